@@ -1,0 +1,148 @@
+# Calls that the annotations of NumPy, or our own, do not allow are part of what is tested.
+# mypy: disable-error-code="arg-type, assignment, call-overload, var-annotated"
+"""The arithmetic of shapes and strides, against NumPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+
+from nbdlpack import layout
+
+shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
+full_shapes = st.lists(st.integers(1, 4), max_size=4).map(tuple)
+
+
+@st.composite
+def arrays(draw, shapes=shapes):
+    """Views of all kinds of layout, of bytes, so that strides are steps."""
+    shape = draw(shapes)
+    a = np.arange(int(np.prod(shape)) * 2 ** len(shape), dtype=np.uint8).reshape([2 * n for n in shape])
+    keys = [slice(None, None, draw(st.sampled_from([2, -2]))) if draw(st.booleans()) else slice(n) for n in shape]
+    a = a[tuple(keys)] if keys else a
+    a = a.transpose(draw(st.permutations(range(a.ndim))))
+    if draw(st.booleans()) and a.ndim < 4:
+        a = np.broadcast_to(a, (draw(st.integers(1, 3)), *a.shape))
+    return a.copy(draw(st.sampled_from("CFK"))) if draw(st.booleans()) else a
+
+
+@given(shapes)
+def test_compact_steps(shape):
+    for order, steps in (("C", layout.c_steps(shape)), ("F", layout.f_steps(shape))):
+        expected = np.empty(shape, np.uint8, order)
+        if 0 not in shape:
+            assert all(n == 1 or s == t for n, s, t in zip(shape, steps, expected.strides, strict=True))
+
+
+@given(arrays(full_shapes))
+def test_k_order_is_numpys(a):
+    steps = layout.k_steps(a.shape, a.strides)
+    expected = a.copy("K")
+    assert all(n == 1 or s == t for n, s, t in zip(a.shape, steps, expected.strides, strict=True)), (steps, a.strides)
+
+
+@given(arrays())
+def test_bounds(a):
+    low, high = layout.bounds(a.shape, a.strides)
+    first, last = np.lib.array_utils.byte_bounds(a)
+    assert high - low == (last - first if a.size else 0)
+    assert low == (first - a.__array_interface__["data"][0] if a.size else 0)
+
+
+@given(st.lists(shapes, min_size=1, max_size=3))
+def test_broadcast_shapes(several):
+    try:
+        expected = np.broadcast_shapes(*several)
+    except ValueError:
+        with pytest.raises(ValueError, match="could not be broadcast together with shapes"):
+            layout.broadcast_shapes(*several)
+    else:
+        assert layout.broadcast_shapes(*several) == expected
+
+
+@given(arrays(), shapes)
+def test_broadcast_steps(a, shape):
+    try:
+        expected = np.broadcast_to(a, shape)
+    except ValueError:
+        with pytest.raises(ValueError, match="cannot be broadcast to shape"):
+            layout.broadcast_steps(a.shape, a.strides, shape)
+    else:
+        steps = layout.broadcast_steps(a.shape, a.strides, shape)
+        assert all(n <= 1 or s == t for n, s, t in zip(shape, steps, expected.strides, strict=True))
+
+
+@given(arrays(), st.data())
+def test_reshape_steps(a, data):
+    """A view exists exactly where NumPy finds one, and shows the same."""
+    size, target = a.size, []
+    while size > 1 and len(target) < 4:
+        target.append(data.draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0])))
+        size //= target[-1]
+    target = (*target, size) if a.size else (0, *target)
+    order = data.draw(st.sampled_from("CF"))
+    steps = layout.reshape_steps(a.shape, a.strides, target, order)
+    try:
+        expected = np.reshape(a, target, order, copy=False)
+    except ValueError:
+        assert steps is None
+    else:
+        assert steps is not None
+        if a.size:
+            assert np.array_equal(as_strided(a, target, steps), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "expected"), [((2, -1), 6, (2, 3)), ((-1,), 0, (0,)), ((), 1, ()), ((0, 3), 0, (0, 3))]
+)
+def test_resolve_shape(shape, size, expected):
+    assert layout.resolve_shape(shape, size, (size,)) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "text"),
+    [
+        ((-1, -1), 6, "only one length may be -1"),
+        ((-2, 3), 6, "must not be negative"),
+        ((4, -1), 6, "cannot reshape array of size 6"),
+        ((5,), 6, "cannot reshape array of size 6"),
+        ((0, -1), 0, "cannot reshape array of size 0"),
+    ],
+)
+def test_resolve_shape_refuses(shape, size, text):
+    with pytest.raises(ValueError, match=text):
+        layout.resolve_shape(shape, size, (size,))
+
+
+@given(st.integers(0, 3), st.booleans(), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]))
+def test_view_steps(ndim, strided, old, new):
+    """As NumPy, but for strides that are no multiple of the new items, which an array of ours cannot have."""
+    a = np.zeros((4,) * ndim, f"u{old}")
+    a = a[1::2] if ndim and strided else a
+    contiguous = int(a.flags.c_contiguous)
+    found = layout.view_steps(a.shape, tuple([stride // old for stride in a.strides]), old, new, contiguous)
+    try:
+        expected = a.view(f"u{new}")
+    except ValueError:
+        assert found is None
+    else:
+        assert found is not None
+        assert found[0] == expected.shape
+        assert [step * new for step in found[1]] == list(expected.strides)
+
+
+def test_axes():
+    assert layout.normalize_axes((-1, 0), 3) == (2, 0)
+    with pytest.raises(ValueError, match="must not name an axis twice"):
+        layout.normalize_axes((0, -3), 3)
+    with pytest.raises(IndexError, match="out of bounds for array of dimension 3"):
+        layout.normalize_axes(3, 3)
+
+
+@pytest.mark.parametrize("order", ["Q", "", 1, None])
+def test_unknown_order(order):
+    with pytest.raises(ValueError, match="must be one of 'C', 'F', 'A', 'K'"):
+        layout.check_order(order)
