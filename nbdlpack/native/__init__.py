@@ -1,0 +1,263 @@
+"""The C-level half of an array, compiled by LLVM when the package is imported.
+
+What the rest of the library may use of it stands in this file.  `View` is the native base class of `nbdlpack.ndarray`:
+a storage, and dtype, shape, strides and offset of what is seen of it.  The modules beside this one say how it works:
+
+    compiler    C written as Python, translated to LLVM's language
+    abi         the structures of DLPack and CPython, and the C functions called
+    memory      blocks, leases, storages
+    exports     descriptors, capsules, the buffer protocol, NumPy's views
+    imports     tensors that come in, and our own memory coming home
+    exchange    DLPack's table of C functions
+    compute     one small computation
+    objects     the types themselves, and what Python calls
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
+
+    class View:
+        """A typed, strided window on a storage: the base class of every array.  Not to be instantiated by calling it.
+
+        Steps are strides in elements.  Offsets and strides are in bytes.  `flags` is 0 or `READ_ONLY`.
+        """
+
+        __slots__ = ()
+        __dlpack_c_exchange_api__: Any  # a PyCapsule; classes that override an exporting method have one of their own
+
+        # -- what an array is: plain reads, no call has an effect
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def strides(self) -> tuple[int, ...]: ...
+        @property
+        def size(self) -> int: ...
+        @property
+        def itemsize(self) -> int: ...
+        @property
+        def nbytes(self) -> int: ...
+        @property
+        def dtype(self) -> np.dtype[Any]: ...
+        @property
+        def _steps(self) -> tuple[int, ...]: ...
+        @property
+        def _flags(self) -> int: ...
+        @property
+        def _negative(self) -> bool: ...  # some stride is negative
+        @property
+        def _contiguous(self) -> int: ...  # 1 if C-contiguous | 2 if F-contiguous
+
+        def _state(self) -> State: ...
+
+        def _seal(self) -> None:
+            """Make this array, but no other on the storage, read-only for good."""
+
+        # -- making
+        @classmethod
+        def _empty(cls, shape: tuple[int, ...], dtype: np.dtype[Any], zeros: int, /) -> Self:
+            """Return a C-contiguous array in new CPU memory, aligned to 256 bytes, of zeros if `zeros` is 1."""
+
+        @classmethod
+        def _wrap(
+            cls,
+            owner: object,
+            address: int,
+            device: tuple[int, int],
+            nbytes: int,
+            foreign: int,
+            dtype: np.dtype[Any],
+            flags: int,
+            shape: tuple[int, ...],
+            steps: tuple[int, ...],
+            /,
+        ) -> Self:
+            """Return an array over `nbytes` of memory from `address` on, that a Python object owns.
+
+            `address` is that of the first element.  If foreign, someone else may write to it: no lazy copies.
+            An address inside exported memory of our own comes home instead, as by `from_dlpack`.
+            """
+
+        def _view(
+            self,
+            cls: type[Any],
+            offset: int,
+            dtype: np.dtype[Any],
+            flags: int,
+            shape: tuple[int, ...],
+            steps: tuple[int, ...],
+            /,
+        ) -> Any:
+            """Return another array on this one's storage, of a class, from `offset` bytes after this one's start on."""
+
+        def _lazy_copy(self, cls: type[Any], /) -> Any:
+            """Return a copy that shares memory until either is written to, with the same layout, or None.
+
+            None where it may not be lazy: the array does not cover its storage exactly once, or someone else may
+            write to the memory.
+            """
+
+        # -- access
+        def _host(self, how: int, /) -> npt.NDArray[Any]:
+            """Return a NumPy array on this memory, of the same layout and dtype: a counted export.
+
+            0: read-only, and nothing moves.  1: to write to; the storage becomes sole owner first.  2: for the user to
+            keep, writable if the array is; our own memory is recognised when it comes back.  CPU memory only.
+            """
+
+        def _elementwise(self, ufunc: np.ufunc, other: View, results: dict[Any, np.dtype[Any]], /) -> Any:
+            """Return `ufunc(self, other)` if both are plain arrays in host memory of one shape and dtype.
+
+            `results` has the result's dtype by the operands'.  If it has not, or they are not so, the result is None.
+            """
+
+        def _begin_write(self, cause: int, /) -> None:
+            """Begin a write: until `_end_write` this thread alone writes to the storage, sole owner of its block.
+
+            `cause` is one of `FOR_WRITE` and so on.  A read-only array raises ValueError, a lack of memory MemoryError.
+            """
+
+        def _end_write(self) -> None: ...
+
+        def _begin_read(self) -> None:
+            """Keep writers of the storage waiting until `_end_read`, for a copy that is not to be torn."""
+
+        def _end_read(self) -> None: ...
+
+        def _begin_overwrite(self, cause: int, /) -> Any:
+            """Begin a write of every element; return what to write into: this array or, if shared, a fresh one.
+
+            To be ended by `_end_overwrite(target, done)`, which switches a fresh block in if `done` is 1.
+            """
+
+        def _end_overwrite(self, target: Any, done: int, /) -> None: ...
+
+        def _address(self) -> int:
+            """Return the address of the first element, for someone who keeps it: the memory stays there from now on.
+
+            A writable array becomes sole owner, and its block is never lazily copied or moved again.  Of a read-only
+            one the memory stays valid as long as the storage lives.
+            """
+
+        # -- exchange
+        def __dlpack__(
+            self,
+            *,
+            stream: int | None = None,
+            max_version: tuple[int, int] | None = None,
+            dl_device: tuple[int, int] | None = None,
+            copy: bool | None = None,
+        ) -> Any: ...
+
+        def __dlpack_device__(self) -> tuple[int, int]: ...
+
+        def _capsule(self, versioned: int, copied: int, /) -> Any:
+            """Return this array in a capsule, unchecked.  `copied` 1 marks it as a copy made for the consumer."""
+
+        @classmethod
+        def _import_capsule(cls, capsule: object, /) -> Self:
+            """Return an array over what is in a DLPack capsule of either kind, which is then consumed."""
+
+        # -- what the native half leaves to Python.  Subclasses in this library define these; nobody else calls them.
+        def _export(self, **options: Any) -> Any:
+            """`__dlpack__` where it is not simply this array in a capsule."""
+
+        @classmethod
+        def _import(cls, x: object, /, **options: Any) -> Any:
+            """`from_dlpack` with options, for types not met before, and after a refusal by a type's exchange table."""
+
+        @classmethod
+        def _refuse(cls, tensor: int, /) -> None:
+            """Raise the BufferError that says in words what is wrong with the DLTensor at an address."""
+
+        def _check_export(self) -> None:
+            """Raise BufferError if strides are negative and the caller has not allowed that."""
+
+    State: TypeAlias = tuple[int, int, int, int, int, int, int]
+    """(address, block flags, leases of the block, live exports, writable ones of them, lease serial, storage)"""
+
+    producers: dict[type[Any], Any]
+    """How `from_dlpack` imports objects of a type: None by `__dlpack__`, which takes max_version; else by a capsule
+    that `find_exchange` returned.  A type that is not there is left to `View._import`."""
+
+    importable: Any
+    """By DLPack's device type, 1 if memory of that kind can be imported."""
+
+    EXCHANGE_API: Any
+    OVERRIDDEN_EXCHANGE_API: Any  # for a class with a `__dlpack__` of its own
+
+    class World:
+        """What is counted, in C memory."""
+
+        blocks: int
+        bytes: int
+        pinned: int
+        moves: int
+        moved: int
+        lazy: int
+        lazy_bytes: int
+        watchers: int
+
+    world: World
+
+    class Watch:
+        """Whose `moving(nbytes, cause)` is called before a storage moves, while `world.watchers` is not 0."""
+
+        moving: Callable[[int, int], None]
+
+    watch: Watch
+
+    def find_exchange(capsule: object, *, checked: bool) -> Any: ...
+
+    def from_dlpack_for(cls: type[View], module: str) -> Callable[..., Any]: ...
+
+else:
+    from nbdlpack.native.imports import importable, producers
+    from nbdlpack.native.memory import watch, world
+    from nbdlpack.native.objects import (
+        EXCHANGE_API,
+        OVERRIDDEN_EXCHANGE_API,
+        View,
+        find_exchange,
+        from_dlpack_for,
+    )
+
+READ_ONLY: Final = 1
+FOREIGN: Final = 1
+"""Of a block's flags in `View._state()`: someone else may write to it."""
+OWN: Final = 4
+"""Of them: the memory is the library's own allocation."""
+FOR_WRITE: Final = 0
+FOR_DLPACK: Final = 1
+FOR_BUFFER: Final = 2
+FOR_ADDRESS: Final = 3
+BY_NAME: Final = 4
+"""Why a storage moves, the `cause` of a write; `nbdlpack.storage` has the words for them."""
+
+__all__ = [
+    "BY_NAME",
+    "EXCHANGE_API",
+    "FOREIGN",
+    "FOR_ADDRESS",
+    "FOR_BUFFER",
+    "FOR_DLPACK",
+    "FOR_WRITE",
+    "OVERRIDDEN_EXCHANGE_API",
+    "OWN",
+    "READ_ONLY",
+    "View",
+    "find_exchange",
+    "from_dlpack_for",
+    "importable",
+    "producers",
+    "watch",
+    "world",
+]
