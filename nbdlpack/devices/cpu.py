@@ -1,0 +1,102 @@
+"""The cpu device: host memory, computed on by NumPy through zero-copy views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+import numpy as np
+
+from nbdlpack import dtypes
+from nbdlpack.devices.base import ACCUMULATING, REDUCTIONS, SEARCHING, Device
+from nbdlpack.native import View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    V = TypeVar("V", bound=View)
+
+
+def read(value: Any) -> Any:
+    """Return an operand as NumPy takes it: a View as a read-only NumPy array on its memory, others as they are."""
+    return value._host(0) if isinstance(value, View) else value
+
+
+def write(value: Any) -> Any:
+    """Return an output as NumPy takes it."""
+    return value._host(1) if isinstance(value, View) else value
+
+
+@final
+class CPU(Device):
+    """Host memory."""
+
+    __slots__ = ()
+
+    kind = "cpu"
+
+    def __new__(cls) -> CPU:
+        self = object.__new__(cls)
+        self._name = "cpu"
+        self._dlpack = (1, 0)  # kDLCPU, and there is one
+        return self
+
+    def empty(self, cls: type[V], shape: tuple[int, ...], dtype: np.dtype[Any], *, zeros: bool = False) -> V:
+        return cls._empty(shape, dtype, int(zeros))
+
+    def elementwise(
+        self, ufunc: np.ufunc, inputs: tuple[Any, ...], outputs: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> None:
+        ufunc(*[read(x) for x in inputs], **_options(options, outputs))
+
+    def reduce(self, name: str, x: View, out: View, axes: tuple[int, ...], options: Mapping[str, Any]) -> None:
+        function, a, target = REDUCTIONS[name], x._host(0), write(out)
+        options = _options(options, None)
+        if name in SEARCHING:
+            # These take one axis or, in C order, all.
+            function(a, axes[0] if len(axes) == 1 else None, target, **options)
+        elif x.dtype in dtypes.EXTENDED and name in ACCUMULATING:
+            # Added up in a type as narrow as these, a sum stops growing as soon as it is large: a bfloat16 at 256.
+            options["dtype"] = options.get("dtype") or dtypes.FLOAT32
+            target[...] = function(a, axes, **options)
+        else:
+            function(a, axes, out=target, **options)
+
+    def generalized(self, method: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        return method(*[read(x) for x in inputs], **_options(options, options.get("out")))
+
+    def assign(self, target: View, value: Any) -> None:
+        target._host(1)[...] = read(value)
+
+    def to_host(self, x: View) -> npt.NDArray[Any]:
+        return x._host(0)
+
+    def from_host(self, cls: type[V], a: npt.NDArray[Any]) -> V:
+        new = cls._empty(a.shape, a.dtype, 0)
+        new._host(1)[...] = a
+        return new
+
+    def gather(self, cls: type[V], x: View, key: Any) -> V:
+        return self.from_host(cls, np.asarray(x._host(0)[_read_key(key)]))
+
+    def scatter(self, x: View, key: Any, value: Any) -> None:
+        x._host(1)[_read_key(key)] = read(value)
+
+    def at(self, ufunc: np.ufunc, x: View, key: Any, values: tuple[Any, ...]) -> None:
+        ufunc.at(x._host(1), _read_key(key), *[read(value) for value in values])
+
+    def synchronize(self) -> None:
+        """Do nothing: the CPU is done with an operation when the call returns."""
+
+
+def _options(options: Mapping[str, Any], outputs: tuple[Any, ...] | None) -> dict[str, Any]:
+    """Return a ufunc's options as NumPy takes them."""
+    found = {key: read(value) for key, value in options.items()}
+    if outputs is not None:
+        found["out"] = tuple([write(x) for x in outputs])
+    return found
+
+
+def _read_key(key: Any) -> Any:
+    return tuple([read(k) for k in key]) if isinstance(key, tuple) else read(key)

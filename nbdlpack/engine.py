@@ -1,0 +1,381 @@
+"""How an operation runs, once for all devices: promote, broadcast, allocate, launch.
+
+Result types are NumPy's, and so are the errors about them.  In one point these are NEP 50's where NumPy's are not: a
+Python float keeps the dtype of the bfloat16 or float8 array that it meets, as it does with every other floating dtype.
+
+Functions take the class of their results as `cls`: the one of all arrays, since results of operations are never of a
+subclass.  An operand is an array of ours, a Python or NumPy scalar, a NumPy array, or a nested sequence.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+
+from nbdlpack import devices, dtypes, layout, storage
+from nbdlpack.devices import base
+from nbdlpack.errors import DeviceError
+from nbdlpack.native import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from nbdlpack.devices import Device
+    from nbdlpack.dtypes import DType
+
+V = TypeVar("V", bound=View)
+
+# -- operands
+
+_PLAIN: Final = frozenset({bool, int, float, complex})
+_NUMPY: Final = (np.ndarray, np.generic)
+
+
+def is_operand(cls: type[View], value: object, *, strict: bool = True) -> bool:
+    """Return whether operations take a value as it is.  Others may have a say of their own about them.
+
+    So may subclasses that override `__array_ufunc__`, if `strict`.
+    """
+    if type(value) in _PLAIN:
+        return True
+    if isinstance(value, cls):
+        return not strict or type(value).__array_ufunc__ is cls.__array_ufunc__  # type: ignore[attr-defined]
+    if isinstance(value, np.ndarray):
+        return type(value).__array_ufunc__ is np.ndarray.__array_ufunc__
+    return isinstance(value, (np.generic, list, tuple, bool, int, float, complex))
+
+
+def hosted(value: object) -> object:
+    """Return a nested sequence with arrays of ours as NumPy arrays for reading, so that making one of it moves none."""
+    if isinstance(value, View):
+        return devices.of(value).to_host(value)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, (View, list, tuple)) for item in value):
+        return [hosted(item) for item in value]
+    return value
+
+
+def operand(value: Any) -> Any:
+    """Return an operand with a shape and a dtype, or a Python scalar."""
+    if type(value) in _PLAIN or isinstance(value, (View, np.ndarray, np.generic)):
+        return value
+    return np.asarray(hosted(value))
+
+
+def common_device(values: Sequence[Any]) -> Device:
+    """Return the device of the arrays among operands.
+
+    Raises
+    ------
+    DeviceError
+        If they are on several.
+    """
+    found: Device | None = None
+    for value in values:
+        if isinstance(value, View):
+            device = devices.of(value)
+            if found is not None and device is not found:
+                msg = (
+                    f"the operands are on devices {found} and {device}: bring them together, "
+                    f"x.to_device({str(found)!r})"
+                )
+                raise DeviceError(msg)
+            found = device
+    return found if found is not None else devices.default()
+
+
+# -- promotion
+
+_resolved: dict[Any, tuple[DType, ...]] = {}
+
+
+def result_dtypes(ufunc: np.ufunc, kinds: tuple[Any, ...], dtype: DType | None = None) -> tuple[DType, ...]:
+    """Return the dtypes of a ufunc's outputs for inputs of dtypes, or of the types of Python scalars."""
+    key = (ufunc, kinds, dtype)
+    try:
+        return _resolved[key]
+    except KeyError:
+        pass
+    signature = (None,) * (ufunc.nin + ufunc.nout) if dtype is None else (None,) * ufunc.nin + (dtype,) * ufunc.nout
+    if all(kind in (int, float, complex) for kind in kinds):
+        kinds = tuple([np.dtype(kind) for kind in kinds])
+    result = ufunc.resolve_dtypes(kinds + (None,) * ufunc.nout, signature=signature)[ufunc.nin :]
+    result = tuple([dtypes.canonical(found) for found in result])
+    _resolved[key] = result
+    return result
+
+
+def _kind(value: Any) -> Any:
+    """Return what promotion sees of an operand: its dtype, or the type of a Python scalar."""
+    if isinstance(value, (View, np.ndarray, np.generic)):
+        return value.dtype
+    kind = type(value)
+    return dtypes.BOOL if kind is bool else kind
+
+
+def _weak(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return operands in which Python floats that meet a dtype that is not NumPy's own are of this dtype."""
+    found = {value.dtype for value in values if isinstance(value, (View, np.ndarray, np.generic))}
+    if len(found) != 1 or not found <= dtypes.EXTENDED:
+        return values
+    scalar = found.pop().type
+    return tuple([scalar(value) if type(value) is float else value for value in values])
+
+
+def promoted(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return operands for a ufunc, as `elementwise` takes them."""
+    inputs = tuple([operand(value) for value in inputs])
+    return _weak(inputs) if any(type(value) is float for value in inputs) else inputs
+
+
+# -- elementwise
+
+
+@contextmanager
+def _writing(outputs: Sequence[Any]) -> Iterator[None]:
+    """Begin a write to several outputs, in an order that all threads agree on."""
+    with ExitStack() as stack:
+        for x in sorted([x for x in outputs if isinstance(x, View)], key=lambda x: x._state()[-1]):
+            stack.enter_context(storage.writing(x))
+        yield
+
+
+def elementwise(
+    cls: type[V],
+    ufunc: np.ufunc,
+    inputs: tuple[Any, ...],
+    out: tuple[Any, ...] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Apply a ufunc; return its output, or a tuple of them.
+
+    `options` are NumPy's: `where`, `casting` and `dtype`.
+    """
+    inputs = promoted(inputs)
+    options = options or {}
+    if "where" in options:
+        options = {**options, "where": operand(options["where"])}
+    device = common_device((*inputs, *(out or ()), options.get("where")))
+    given = out if out is not None else (None,) * ufunc.nout
+    if any(x is None for x in given):
+        found = result_dtypes(ufunc, tuple([_kind(x) for x in inputs]), _asked(options))
+        shaped = (*inputs, options["where"]) if "where" in options else inputs
+        shapes = [getattr(x, "shape", ()) for x in shaped]
+        shape = shapes[0] if len(inputs) == 1 and not options else layout.broadcast_shapes(*shapes)
+        given = tuple([device.empty(cls, shape, d) if x is None else x for x, d in zip(given, found, strict=True)])
+    if out is None:
+        device.elementwise(ufunc, inputs, given, options)
+    elif len(out) == 1 and isinstance(out[0], View) and "where" not in options:
+        with storage.overwriting(out[0]) as target:
+            device.elementwise(ufunc, inputs, (target,), options)
+    else:
+        with _writing(out):
+            device.elementwise(ufunc, inputs, given, options)
+    return given[0] if ufunc.nout == 1 else given
+
+
+def _asked(options: Mapping[str, Any]) -> DType | None:
+    dtype = options.get("dtype")
+    return None if dtype is None else dtypes.canonical(dtype)
+
+
+def generalized(
+    cls: type[V],
+    method: Any,
+    inputs: tuple[Any, ...],
+    out: tuple[Any, ...] | None,
+    options: Mapping[str, Any],
+) -> Any:
+    """Call a ufunc's method, or a ufunc that is not elementwise; return arrays in place of NumPy's."""
+    device = common_device((*inputs, *(out or ()), *options.values()))
+    if out is None:
+        result = device.generalized(method, inputs, options)
+        if isinstance(result, tuple):
+            return tuple([_own(cls, device, part) for part in result])
+        return _own(cls, device, result)
+    with _writing(out):
+        result = device.generalized(method, inputs, {**options, "out": out})
+    results = result if isinstance(result, tuple) else (result,)
+    kept = tuple([_own(cls, device, part) if x is None else x for part, x in zip(results, out, strict=True)])
+    return kept if isinstance(result, tuple) else kept[0]
+
+
+def _own(cls: type[V], device: Device, result: Any) -> Any:
+    """Return an array of ours in place of one of NumPy's."""
+    return device.from_host(cls, np.asarray(result)) if isinstance(result, _NUMPY) else result
+
+
+_SIMPLE: Final = frozenset({"where", "casting", "dtype"})
+
+
+def apply(cls: type[V], ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Do what `__array_ufunc__` does; return NotImplemented if an operand is of a type that is not known here."""
+    out = options.pop("out", None)
+    where = options.get("where", True)
+    if not all(is_operand(cls, x, strict=False) for x in (*inputs, *(out or ()), where) if x is not None):
+        return NotImplemented
+    if method == "at":
+        return at(ufunc, inputs[0], inputs[1], inputs[2:])
+    if where is True:
+        options.pop("where", None)
+    if method != "__call__":
+        return generalized(cls, getattr(ufunc, method), inputs, out, options)
+    if ufunc.signature is None and options.keys() <= _SIMPLE:
+        return elementwise(cls, ufunc, inputs, out, options)
+    return generalized(cls, ufunc, inputs, out, options)
+
+
+_POWERS: Final = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
+
+
+def power(x: View, y: Any) -> np.ufunc | None:
+    """Return what gives ``x ** y`` faster than a power does, for the Python numbers for which NumPy does so as well."""
+    if type(y) not in (int, float) or y not in _POWERS:
+        return None
+    kind = x.dtype.kind
+    return _POWERS[y] if kind in "fc" or (type(y) is int and y == 2 and kind in "biu") else None
+
+
+def _is_unknown(cls: type[View], value: object) -> bool:
+    """Return whether an operator leaves an operation with a value to the value."""
+    return getattr(type(value), "__array_ufunc__", None) is None and not is_operand(cls, value)
+
+
+def operate(cls: type[V], ufunc: np.ufunc, x: Any, y: Any) -> Any:
+    """Do what a binary operator does; return NotImplemented if the other operand is to do it."""
+    if is_operand(cls, x) and is_operand(cls, y):
+        return elementwise(cls, ufunc, (x, y)) if ufunc.signature is None else generalized(cls, ufunc, (x, y), None, {})
+    return NotImplemented if _is_unknown(cls, x) or _is_unknown(cls, y) else ufunc(x, y)
+
+
+def operate_in_place(cls: type[V], ufunc: np.ufunc, x: V, y: Any) -> Any:
+    """Do what a binary operator in place does."""
+    if is_operand(cls, x) and is_operand(cls, y):
+        if ufunc.signature is None:
+            return elementwise(cls, ufunc, (x, y), (x,))
+        return generalized(cls, ufunc, (x, y), (x,), {})
+    return NotImplemented if _is_unknown(cls, y) else ufunc(x, y, out=(x,))
+
+
+def at(ufunc: np.ufunc, x: View, key: Any, values: tuple[Any, ...]) -> None:
+    """Apply a ufunc in place at places, which may be the same more than once: `ufunc.at`."""
+    device = common_device((x, key, *values))
+    with storage.writing(x):
+        device.at(ufunc, x, key, values)
+
+
+# -- reductions
+
+_reduced: dict[tuple[str, DType, DType | None], DType] = {}
+
+
+def _reduced_dtype(name: str, dtype: DType, asked: DType | None) -> DType:
+    """Return the dtype of a reduction's result: NumPy's, of a sample."""
+    key = (name, dtype, asked)
+    if key not in _reduced:
+        sample = np.ones(1, dtype)
+        result = base.REDUCTIONS[name](sample) if asked is None else base.REDUCTIONS[name](sample, dtype=asked)
+        _reduced[key] = dtypes.canonical(result.dtype)
+    return _reduced[key]
+
+
+def reduce(
+    cls: type[V],
+    name: str,
+    x: View,
+    axis: int | tuple[int, ...] | None,
+    out: Any,
+    options: dict[str, Any],
+) -> Any:
+    """Reduce axes of an array by one of `devices.base.REDUCTIONS`, with options such as `keepdims` or `where`."""
+    shape = x.shape
+    if name in base.SEARCHING and axis is not None:
+        axes: tuple[int, ...] = (layout.normalize_axis(axis, len(shape)),)  # type: ignore[arg-type]
+    else:
+        axes = layout.normalize_axes(axis, len(shape))
+    asked = _asked(options)
+    if asked is not None:
+        options["dtype"] = asked
+    device = common_device((x, out, *options.values()))
+    if out is None:
+        new = layout.reduced_shape(shape, axes, keepdims=options.get("keepdims", False))
+        result = device.empty(cls, new, _reduced_dtype(name, x.dtype, asked))
+        device.reduce(name, x, result, axes, options)
+        return result
+    if isinstance(out, View):
+        with storage.overwriting(out) as target:
+            device.reduce(name, x, target, axes, options)
+    else:
+        device.reduce(name, x, out, axes, options)
+    return out
+
+
+# -- copies
+
+
+def allocate(cls: type[V], device: Device, shape: tuple[int, ...], dtype: DType, steps: tuple[int, ...]) -> V:
+    """Return an array in new memory, with the steps of some compact layout."""
+    if steps == layout.c_steps(shape):
+        return device.empty(cls, shape, dtype)
+    slowest_first = sorted(range(len(shape)), key=lambda axis: (-steps[axis], -shape[axis]))
+    base = device.empty(cls, tuple([shape[axis] for axis in slowest_first]), dtype)
+    new: V = base._view(cls, 0, dtype, 0, shape, steps)
+    return new
+
+
+def copy(x: View, cls: type[V], order: str, cause: str, *, asked: bool) -> V:
+    """Return an eager copy in compact layout; what `cause` says goes to the copy log."""
+    return convert(x, cls, x.dtype, order, cause, asked=asked)
+
+
+def convert(x: View, cls: type[V], dtype: DType, order: str, cause: str, *, asked: bool) -> V:
+    """Return an eager copy in another dtype, in compact layout."""
+    device = devices.of(x)
+    shape = x.shape
+    steps = layout.compact_steps(shape, x._steps, order, x._contiguous)
+    storage.copied(prod(shape) * dtype.itemsize, str(device), str(device), cause, asked=asked)
+    new = allocate(cls, device, shape, dtype, steps)
+    with storage.reading(x):
+        device.assign(new, x)
+    return new
+
+
+def to_device(x: V, cls: type[V], target: Device) -> V:
+    """Return an array on a device: itself if it is there."""
+    source = devices.of(x)
+    if source is target:
+        return x
+    storage.copied(x.nbytes, str(source), str(target), "to_device() was called", asked=True)
+    return target.from_host(cls, source.to_host(x))
+
+
+def assign(x: View, value: Any) -> None:
+    """Write all elements of an array."""
+    value = operand(value)
+    device = common_device((x, value))
+    with storage.overwriting(x) as target:
+        device.assign(target, value)
+
+
+def assign_part(x: View, part: View, value: Any) -> None:
+    """Write all elements of a view of an array, as `assign`."""
+    value = operand(value)
+    device = common_device((x, value))
+    with storage.writing(x):
+        device.assign(part, value)
+
+
+def gather(x: View, key: Any, cls: type[V]) -> V:
+    """Return ``x[key]`` in new memory, for a key with index arrays or masks."""
+    device = common_device((x, *key)) if isinstance(key, tuple) else common_device((x, key))
+    return device.gather(cls, x, key)
+
+
+def scatter(x: View, key: Any, value: Any) -> None:
+    """Write ``x[key] = value`` for a key with index arrays or masks."""
+    value = operand(value)
+    device = common_device((x, value))
+    with storage.writing(x):
+        device.scatter(x, key, value)

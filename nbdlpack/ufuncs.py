@@ -1,0 +1,437 @@
+"""The one table of elementwise functions.
+
+A row names a function, gives NumPy's ufunc that says what it is (its result types, its errors, and on the cpu device
+its values), and the operator's sign if it is one.  To add a function: a row here, a public line in
+`nbdlpack.functions.elementwise`, and for devices that run kernels a scalar function in `nbdlpack.kernels`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+
+class Row(NamedTuple):
+    """One elementwise function."""
+
+    name: str
+    ufunc: np.ufunc
+    does: str
+    """What it returns, in words that follow "Return"."""
+    sign: str = ""
+    """The operator's, if it is one."""
+    example: tuple[str, str] = ("", "")
+    """Arguments, and what the function returns for them."""
+
+
+TABLE: Final = (
+    Row(
+        "abs",
+        np.absolute,
+        "the absolute value",
+        "abs",
+        example=("nd.array([-1, 2])", "array([1, 2])"),
+    ),
+    Row(
+        "acos",
+        np.arccos,
+        "the inverse cosine",
+        example=("nd.array([0.0, 1.0])", "array([1.57079633, 0.        ])"),
+    ),
+    Row(
+        "acosh",
+        np.arccosh,
+        "the inverse hyperbolic cosine",
+        example=("nd.array([1.0, 2.0])", "array([0.       , 1.3169579])"),
+    ),
+    Row(
+        "add",
+        np.add,
+        "the sum",
+        "+",
+        example=("nd.array([1, 2]), 2", "array([3, 4])"),
+    ),
+    Row(
+        "asin",
+        np.arcsin,
+        "the inverse sine",
+        example=("nd.array([0.0, 1.0])", "array([0.        , 1.57079633])"),
+    ),
+    Row(
+        "asinh",
+        np.arcsinh,
+        "the inverse hyperbolic sine",
+        example=("nd.array([0.0, 1.0])", "array([0.        , 0.88137359])"),
+    ),
+    Row(
+        "atan",
+        np.arctan,
+        "the inverse tangent",
+        example=("nd.array([0.0, 1.0])", "array([0.        , 0.78539816])"),
+    ),
+    Row(
+        "atan2",
+        np.arctan2,
+        "the angle of the point (x2, x1)",
+        example=("nd.array([0.0, 1.0]), 1.0", "array([0.        , 0.78539816])"),
+    ),
+    Row(
+        "atanh",
+        np.arctanh,
+        "the inverse hyperbolic tangent",
+        example=("nd.array([0.0, 0.5])", "array([0.        , 0.54930614])"),
+    ),
+    Row(
+        "bitwise_and",
+        np.bitwise_and,
+        "the bits set in both",
+        "&",
+        example=("nd.array([1, 2]), 2", "array([0, 2])"),
+    ),
+    Row(
+        "bitwise_invert",
+        np.invert,
+        "the bits inverted",
+        "~",
+        example=("nd.array([0, 1])", "array([-1, -2])"),
+    ),
+    Row(
+        "bitwise_left_shift",
+        np.left_shift,
+        "the bits shifted to the left",
+        "<<",
+        example=("nd.array([1, 2]), 2", "array([4, 8])"),
+    ),
+    Row(
+        "bitwise_or",
+        np.bitwise_or,
+        "the bits set in either",
+        "|",
+        example=("nd.array([1, 2]), 2", "array([3, 2])"),
+    ),
+    Row(
+        "bitwise_right_shift",
+        np.right_shift,
+        "the bits shifted to the right",
+        ">>",
+        example=("nd.array([1, 2]), 2", "array([0, 0])"),
+    ),
+    Row(
+        "bitwise_xor",
+        np.bitwise_xor,
+        "the bits set in exactly one",
+        "^",
+        example=("nd.array([1, 2]), 2", "array([3, 0])"),
+    ),
+    Row(
+        "ceil",
+        np.ceil,
+        "the smallest integer that is not less",
+        example=("nd.array([-0.5, 1.5])", "array([-0.,  2.])"),
+    ),
+    Row(
+        "conj",
+        np.conjugate,
+        "the complex conjugate",
+        example=("nd.array([1j, 2])", "array([0.-1.j, 2.-0.j])"),
+    ),
+    Row(
+        "copysign",
+        np.copysign,
+        "the size of the first with the sign of the second",
+        example=("nd.array([1.0, 2.0]), -1.0", "array([-1., -2.])"),
+    ),
+    Row(
+        "cos",
+        np.cos,
+        "the cosine",
+        example=("nd.array([0.0, 1.0])", "array([1.        , 0.54030231])"),
+    ),
+    Row(
+        "cosh",
+        np.cosh,
+        "the hyperbolic cosine",
+        example=("nd.array([0.0, 1.0])", "array([1.        , 1.54308063])"),
+    ),
+    Row(
+        "divide",
+        np.true_divide,
+        "the quotient",
+        "/",
+        example=("nd.array([1, 2]), 4", "array([0.25, 0.5 ])"),
+    ),
+    Row(
+        "equal",
+        np.equal,
+        "whether the two are equal",
+        "==",
+        example=("nd.array([1, 2]), 2", "array([False,  True])"),
+    ),
+    Row(
+        "exp",
+        np.exp,
+        "the exponential",
+        example=("nd.array([0.0, 1.0])", "array([1.        , 2.71828183])"),
+    ),
+    Row(
+        "expm1",
+        np.expm1,
+        "the exponential less one",
+        example=("nd.array([0.0, 1.0])", "array([0.        , 1.71828183])"),
+    ),
+    Row(
+        "floor",
+        np.floor,
+        "the largest integer that is not greater",
+        example=("nd.array([-0.5, 1.5])", "array([-1.,  1.])"),
+    ),
+    Row(
+        "floor_divide",
+        np.floor_divide,
+        "the quotient rounded down",
+        "//",
+        example=("nd.array([1, 5]), 2", "array([0, 2])"),
+    ),
+    Row(
+        "greater",
+        np.greater,
+        "whether the first is greater",
+        ">",
+        example=("nd.array([1, 2]), 2", "array([False, False])"),
+    ),
+    Row(
+        "greater_equal",
+        np.greater_equal,
+        "whether the first is greater or equal",
+        ">=",
+        example=("nd.array([1, 2]), 2", "array([False,  True])"),
+    ),
+    Row(
+        "hypot",
+        np.hypot,
+        "the length of the hypotenuse",
+        example=("nd.array([3.0, 5.0]), nd.array([4.0, 12.0])", "array([ 5., 13.])"),
+    ),
+    Row(
+        "isfinite",
+        np.isfinite,
+        "whether it is a finite number",
+        example=("nd.array([1.0, nd.inf])", "array([ True, False])"),
+    ),
+    Row(
+        "isinf",
+        np.isinf,
+        "whether it is infinite",
+        example=("nd.array([1.0, nd.inf])", "array([False,  True])"),
+    ),
+    Row(
+        "isnan",
+        np.isnan,
+        "whether it is not a number",
+        example=("nd.array([1.0, nd.nan])", "array([False,  True])"),
+    ),
+    Row(
+        "less",
+        np.less,
+        "whether the first is less",
+        "<",
+        example=("nd.array([1, 2]), 2", "array([ True, False])"),
+    ),
+    Row(
+        "less_equal",
+        np.less_equal,
+        "whether the first is less or equal",
+        "<=",
+        example=("nd.array([1, 2]), 2", "array([ True,  True])"),
+    ),
+    Row(
+        "log",
+        np.log,
+        "the natural logarithm",
+        example=("nd.array([1.0, 10.0])", "array([0.        , 2.30258509])"),
+    ),
+    Row(
+        "log10",
+        np.log10,
+        "the logarithm to base 10",
+        example=("nd.array([1.0, 10.0])", "array([0., 1.])"),
+    ),
+    Row(
+        "log1p",
+        np.log1p,
+        "the natural logarithm of one more",
+        example=("nd.array([0.0, 1.0])", "array([0.        , 0.69314718])"),
+    ),
+    Row(
+        "log2",
+        np.log2,
+        "the logarithm to base 2",
+        example=("nd.array([1.0, 8.0])", "array([0., 3.])"),
+    ),
+    Row(
+        "logaddexp",
+        np.logaddexp,
+        "the logarithm of the sum of the exponentials",
+        example=("nd.array([0.0, 1.0]), 0.0", "array([0.69314718, 1.31326169])"),
+    ),
+    Row(
+        "logical_and",
+        np.logical_and,
+        "whether both are true",
+        example=("nd.array([True, False]), True", "array([ True, False])"),
+    ),
+    Row(
+        "logical_not",
+        np.logical_not,
+        "whether it is not true",
+        example=("nd.array([True, False])", "array([False,  True])"),
+    ),
+    Row(
+        "logical_or",
+        np.logical_or,
+        "whether either is true",
+        example=("nd.array([True, False]), False", "array([ True, False])"),
+    ),
+    Row(
+        "logical_xor",
+        np.logical_xor,
+        "whether exactly one is true",
+        example=("nd.array([True, False]), True", "array([False,  True])"),
+    ),
+    Row(
+        "maximum",
+        np.maximum,
+        "the greater of the two",
+        example=("nd.array([1, 2]), 2", "array([2, 2])"),
+    ),
+    Row(
+        "minimum",
+        np.minimum,
+        "the lesser of the two",
+        example=("nd.array([1, 2]), 2", "array([1, 2])"),
+    ),
+    Row(
+        "multiply",
+        np.multiply,
+        "the product",
+        "*",
+        example=("nd.array([1, 2]), 2", "array([2, 4])"),
+    ),
+    Row(
+        "negative",
+        np.negative,
+        "the negative",
+        "-",
+        example=("nd.array([1, -2])", "array([-1,  2])"),
+    ),
+    Row(
+        "nextafter",
+        np.nextafter,
+        "the next number after the first towards the second",
+        example=("nd.array([1.0]), 2.0", "array([1.])"),
+    ),
+    Row(
+        "not_equal",
+        np.not_equal,
+        "whether the two differ",
+        "!=",
+        example=("nd.array([1, 2]), 2", "array([ True, False])"),
+    ),
+    Row(
+        "positive",
+        np.positive,
+        "the number itself",
+        "+",
+        example=("nd.array([1, -2])", "array([ 1, -2])"),
+    ),
+    Row(
+        "pow",
+        np.power,
+        "the first to the power of the second",
+        "**",
+        example=("nd.array([2, 3]), 2", "array([4, 9])"),
+    ),
+    Row(
+        "reciprocal",
+        np.reciprocal,
+        "the reciprocal",
+        example=("nd.array([1.0, 4.0])", "array([1.  , 0.25])"),
+    ),
+    Row(
+        "remainder",
+        np.remainder,
+        "the remainder, with the sign of the divisor",
+        "%",
+        example=("nd.array([5, -5]), 3", "array([2, 1])"),
+    ),
+    Row(
+        "rint",
+        np.rint,
+        "the nearest integer, of two the even one",
+        example=("nd.array([0.5, 1.5])", "array([0., 2.])"),
+    ),
+    Row(
+        "sign",
+        np.sign,
+        "the sign",
+        example=("nd.array([-3.0, 2.0])", "array([-1.,  1.])"),
+    ),
+    Row(
+        "signbit",
+        np.signbit,
+        "whether the sign bit is set",
+        example=("nd.array([-1.0, 0.0])", "array([ True, False])"),
+    ),
+    Row(
+        "sin",
+        np.sin,
+        "the sine",
+        example=("nd.array([0.0, 1.0])", "array([0.        , 0.84147098])"),
+    ),
+    Row(
+        "sinh",
+        np.sinh,
+        "the hyperbolic sine",
+        example=("nd.array([0.0, 1.0])", "array([0.        , 1.17520119])"),
+    ),
+    Row(
+        "sqrt",
+        np.sqrt,
+        "the square root",
+        example=("nd.array([1.0, 4.0])", "array([1., 2.])"),
+    ),
+    Row(
+        "square",
+        np.square,
+        "the square",
+        example=("nd.array([2, 3])", "array([4, 9])"),
+    ),
+    Row(
+        "subtract",
+        np.subtract,
+        "the difference",
+        "-",
+        example=("nd.array([1, 2]), 2", "array([-1,  0])"),
+    ),
+    Row(
+        "tan",
+        np.tan,
+        "the tangent",
+        example=("nd.array([0.0, 1.0])", "array([0.        , 1.55740772])"),
+    ),
+    Row(
+        "tanh",
+        np.tanh,
+        "the hyperbolic tangent",
+        example=("nd.array([0.0, 1.0])", "array([0.        , 0.76159416])"),
+    ),
+    Row(
+        "trunc",
+        np.trunc,
+        "the integer part",
+        example=("nd.array([-1.5, 1.5])", "array([-1.,  1.])"),
+    ),
+)
+
+ROWS: Final = {row.name: row for row in TABLE}
