@@ -1,0 +1,87 @@
+"""Arrays as pickles, and as copies by Python's `copy` module.
+
+A pickle has the dtype, the shape, the order, the device and the elements: of a view only the elements that it shows.
+From protocol 5 on they go out of band where that is asked for, without a copy.  A pickle is read from a read-only
+export, so that an array that shares its memory stays where it is.
+
+An array that is loaded can always be written to, and shares nothing with what was pickled or with the pickle: where
+the bytes are still those of an array of this process it is a lazy copy of that, otherwise they are copied.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nbdlpack import devices, dtypes, engine, layout, native
+from nbdlpack.errors import DeviceError
+from nbdlpack.native import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nbdlpack.devices import Device
+
+
+def reduce(x: Any, protocol: int) -> tuple[Any, ...]:
+    """Return what `__reduce_ex__` returns."""
+    order = "F" if x._contiguous == 2 else "C"
+    flat = engine.to_device(x, View, devices.named("cpu"))
+    if not flat._contiguous:
+        flat = engine.copy(flat, View, order, "an array was pickled that has gaps", asked=True)
+    # A view of bytes, which each dtype has a buffer of.
+    flat = flat._view(View, 0, dtypes.UINT8, native.READ_ONLY, (x.nbytes,), (1,))
+    data = pickle.PickleBuffer(flat) if protocol >= 5 else bytes(flat)
+    args = (type(x), data, x.dtype.name, x.shape, order, str(devices.of(x)))
+    return (restore, args, x.__dict__) if getattr(x, "__dict__", None) else (restore, args)
+
+
+def restore(cls: type[Any], data: Any, dtype: str, shape: tuple[int, ...], order: str, device: str) -> Any:
+    """Return the array that was pickled.
+
+    Warns
+    -----
+    UserWarning
+        If the device is not there: the array is then on the cpu.
+    """
+    buffer = np.frombuffer(data, np.uint8)
+    kind = dtypes.NAMES[dtype]
+    steps = layout.f_steps(shape) if order == "F" else layout.c_steps(shape)
+    target = _device(device)
+    if buffer.size == 0:
+        return engine.allocate(cls, target, shape, kind, steps)
+    # Memory of ours comes home; other memory may be written to by its owner.
+    address = buffer.__array_interface__["data"][0]
+    x = cls._wrap(buffer, address, (1, 0), buffer.nbytes, 1, dtypes.UINT8, native.READ_ONLY, buffer.shape, (1,))
+    x = x._lazy_copy(cls)
+    if x is None:
+        x = devices.named("cpu").from_host(cls, buffer)
+    x = x._view(cls, 0, kind, 0, shape, steps)
+    return engine.to_device(x, cls, target)
+
+
+def _device(name: str) -> Device:
+    try:
+        return devices.named(name)
+    except (ValueError, DeviceError) as error:
+        msg = f"an array pickled on device {name!r} is loaded on 'cpu': {error}"
+        warnings.warn(msg, UserWarning, stacklevel=3)
+        return devices.named("cpu")
+
+
+def copied(x: Any, transform: Callable[[Any], Any]) -> Any:
+    """Return a copy in the layout that the array has, lazy if it can be, with its attributes if it is of a subclass."""
+    new = x.copy(order="K")
+    attributes = getattr(x, "__dict__", None)
+    if attributes:
+        new.__dict__.update(transform(attributes))
+    return new
+
+
+def deep(x: Any, memo: dict[int, Any]) -> Any:
+    """Return what `__deepcopy__` returns."""
+    return copied(x, lambda attributes: deepcopy(attributes, memo))

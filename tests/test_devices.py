@@ -1,0 +1,149 @@
+# Calls that the annotations of NumPy, or our own, do not allow are part of what is tested.
+# mypy: disable-error-code="arg-type"
+"""Devices: values, defaults, and what each must be able to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import nbdlpack as nd
+from nbdlpack import devices
+from nbdlpack.devices import base
+from tests.arrays import DTYPES, assert_same, values
+
+
+def test_values():
+    cpu = nd.Device("cpu")
+    assert cpu is nd.Device(cpu)
+    assert cpu == "cpu"
+    assert cpu != "cuda"
+    assert cpu != 3
+    assert len({cpu, nd.zeros(1).device, "cpu"}) == 1
+    assert (str(cpu), repr(cpu), cpu.index, cpu.kind, cpu.dlpack) == ("cpu", "Device('cpu')", 0, "cpu", (1, 0))
+    assert isinstance(cpu, nd.Device)
+    assert nd.zeros(1).__dlpack_device__() == cpu.dlpack
+
+
+def test_unknown_devices():
+    with pytest.raises(ValueError, match="there is no device named 'tape', only: cpu"):
+        nd.Device("tape")
+    with pytest.raises(TypeError, match="must be a Device or its name as a str"):
+        nd.zeros(3, device=1)
+    with pytest.raises(TypeError, match="must be a Device or its name as a str"):
+        nd.zeros(3, device=["cpu"])
+
+
+def test_default(device):
+    assert nd.get_default_device() is device
+    assert nd.empty(1).device is device
+    for function in (nd.zeros, nd.ones, nd.empty, nd.arange, nd.eye):
+        assert function(2, device=device).device is device
+    nd.set_default_device(device)
+    nd.set_default_device(None)
+    with pytest.raises(ValueError, match="no device"):
+        nd.set_default_device("tape")
+    with pytest.raises(ValueError, match="no device"):
+        nd.device("tape")
+
+
+class Tape(base.Device):
+    """A device that only has a name."""
+
+    __slots__ = ()
+    kind = "tape"
+
+    def __new__(cls):
+        self = object.__new__(cls)
+        self._name, self._dlpack = "tape", (12, 0)
+        return self
+
+
+@pytest.fixture
+def tape(monkeypatch):
+    tape = Tape()
+    monkeypatch.setitem(base._named, "tape", tape)
+    return tape
+
+
+def test_scopes(tape):
+    assert nd.get_default_device() == "cpu"
+    with nd.device("tape") as outer:
+        assert outer is tape is nd.get_default_device()
+        with nd.device("cpu"):
+            assert nd.get_default_device() == "cpu"
+            found = []
+            thread = threading.Thread(target=lambda: found.append(nd.get_default_device()))
+            nd.set_default_device(tape)
+            thread.start()
+            thread.join()
+            assert found == [tape], "a context is a thread's own, the default is all threads'"
+            assert nd.get_default_device() == "cpu"
+            nd.set_default_device(None)
+        assert nd.get_default_device() is tape
+        with pytest.raises(NotImplementedError):
+            nd.zeros(3)
+    assert nd.get_default_device() == "cpu"
+
+
+def test_the_contract_is_what_a_device_may_leave_out():
+    methods = {name for name, value in vars(base.Device).items() if callable(value) and not name.startswith("_")}
+    left_out = {name for name in methods if getattr(Tape, name) is getattr(base.Device, name)}
+    assert left_out == methods
+    for device in devices.KINDS:
+        assert not {name for name in methods if getattr(type(device), name) is getattr(base.Device, name)}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("cpu", "cpu"), ("", "cpu"), ("tape", "there is no device named 'tape'")]
+)
+def test_environment(name, expected):
+    code = "import nbdlpack as nd\ntry: print(nd.get_default_device())\nexcept ValueError as e: print(e)"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NBDLPACK_DEVICE": name},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert expected in run.stdout
+    assert ("NBDLPACK_DEVICE" in run.stdout) == (name == "tape")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_contract(device, dtype):
+    """What a device does, on arrays that were made with nothing but it."""
+    a = values(dtype)
+    x = device.from_host(nd.ndarray, a)
+    assert_same(x, a)
+    assert np.array_equal(device.to_host(x), a)
+    y = device.empty(nd.ndarray, (4, 6), x.dtype)
+    device.assign(y, x)
+    assert_same(y, a)
+    device.assign(y, 1)
+    assert_same(y, np.ones_like(a))
+    assert_same(device.empty(nd.ndarray, (2,), x.dtype, zeros=True), np.zeros(2, dtype))
+    device.elementwise(np.add, (x, x), (y,), {})
+    assert_same(y, np.add(a, a))
+    assert_same(device.gather(nd.ndarray, x, [1, 0]), a[[1, 0]])
+    device.scatter(y, [0], x[1])
+    assert_same(y[0], a[1])
+    out = device.empty(nd.ndarray, (6,), x.dtype)
+    if x.dtype.kind != "c":
+        device.reduce("max", x, out, (0,), {})
+        assert_same(out, a.max(0))
+    device.synchronize()
+    nd.synchronize(device)
+
+
+def test_operands_on_several_devices(monkeypatch, tape):
+    x, y = nd.zeros(2), nd.zeros(2)
+    found = {id(x): devices.named("cpu"), id(y): tape}
+    monkeypatch.setattr(devices, "of", lambda view: found.get(id(view), devices.named("cpu")))
+    with pytest.raises(nd.errors.DeviceError, match=r"on devices cpu and tape: bring them together, x\.to_device"):
+        np.add(x, y)
