@@ -3,19 +3,30 @@
 What the rest of the library may use of it stands in this file.  `View` is the native base class of `nbdlpack.ndarray`:
 a storage, and dtype, shape, strides and offset of what is seen of it.  The modules beside this one say how it works:
 
-    compiler    C written as Python, translated to LLVM's language
-    abi         the structures of DLPack and CPython, and the C functions called
-    memory      blocks, leases, storages
-    exports     descriptors, capsules, the buffer protocol, NumPy's views
-    imports     tensors that come in, and our own memory coming home
-    exchange    DLPack's table of C functions
-    compute     one small computation
-    objects     the types themselves, and what Python calls
+    compiler        C written as Python, translated to LLVM's language
+    abi             the structures of DLPack and CPython, and the C functions called
+    device_types    DLPack's numbers of the kinds of memory
+    memory          blocks, leases, storages
+    views           the object of an array, its attributes, lazy copies and writes
+    exports         descriptors, capsules, the buffer protocol, NumPy's views
+    imports         tensors that come in, and our own memory coming home
+    exchange        DLPack's table of C functions
+    compute         one small computation
+    objects         the types themselves, and what Python calls
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+if "t" in sys.abiflags:
+    # Every check of a count relies on the GIL: without it, memory that is in use would be let go of.
+    _msg = (
+        "nbdlpack needs the global interpreter lock, and this is a free-threaded build of Python "
+        f"({sys.version.partition(' ')[0]}t): use the ordinary build, CPython 3.11 to 3.14"
+    )
+    raise ImportError(_msg)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,26 +130,29 @@ if TYPE_CHECKING:
             `results` has the result's dtype by the operands'.  If it has not, or they are not so, the result is None.
             """
 
-        def _begin_write(self, cause: int, /) -> None:
-            """Begin a write: until `_end_write` this thread alone writes to the storage, sole owner of its block.
+        def _begin_write(self, cause: int, /) -> Any:
+            """Begin a write: until it ends this thread alone writes to the storage, sole owner of its block.
 
             `cause` is one of `FOR_WRITE` and so on.  A read-only array raises ValueError, a lack of memory MemoryError.
+            What is returned is for `_end_write`.  The write ends as well when that is let go of, so that an interrupt
+            on the way to the `try` leaves nobody waiting.
             """
 
-        def _end_write(self) -> None: ...
+        def _end_write(self, hold: Any, /) -> None: ...
 
-        def _begin_read(self) -> None:
+        def _begin_read(self) -> Any:
             """Keep writers of the storage waiting until `_end_read`, for a copy that is not to be torn."""
 
-        def _end_read(self) -> None: ...
+        def _end_read(self, hold: Any, /) -> None: ...
 
-        def _begin_overwrite(self, cause: int, /) -> Any:
-            """Begin a write of every element; return what to write into: this array or, if shared, a fresh one.
+        def _begin_overwrite(self, cause: int, /) -> tuple[Any, Any]:
+            """Begin a write of every element; return its hold and what to write into: this array or a fresh one.
 
-            To be ended by `_end_overwrite(target, done)`, which switches a fresh block in if `done` is 1.
+            A fresh one if the memory is shared.  To be ended by `_end_overwrite(hold, target, done)`, which switches a
+            fresh block in if `done` is 1.
             """
 
-        def _end_overwrite(self, target: Any, done: int, /) -> None: ...
+        def _end_overwrite(self, hold: Any, target: Any, done: int, /) -> None: ...
 
         def _address(self) -> int:
             """Return the address of the first element, for someone who keeps it: the memory stays there from now on.

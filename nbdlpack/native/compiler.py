@@ -21,7 +21,7 @@ Expressions
     consistent, but for a store, which releases: who sees it sees what was done before it.
 Statements
     Assignments, if, while, for over range, break, continue, pass, return.  What is false by the constants of the
-    module (`if FREE_THREADED:`) is left out.
+    module (`if COUNT_ALL:`) is left out.
 
 As in C, nothing is checked when the code runs.  What cannot be compiled raises SyntaxError and is quoted.
 
@@ -36,8 +36,10 @@ import ast
 import contextlib
 import ctypes
 import gc
+import os
 import sys
-from ctypes import POINTER, PYFUNCTYPE, Array, Structure, addressof, c_int64, c_void_p, py_object, pythonapi, sizeof
+import threading
+from ctypes import Array, Structure, addressof, c_int64, c_void_p, py_object, pythonapi, sizeof
 
 import llvmlite.binding as llvm
 
@@ -412,7 +414,7 @@ class Translation:
                 raise self.refusal(statement)
             try:
                 method(self, statement)
-            except SyntaxError:
+            except (SyntaxError, MemoryError, RecursionError):
                 raise
             except Exception as error:
                 raise self.refusal(statement, f": {error!r}") from error
@@ -986,10 +988,13 @@ def without_collections():
 _cold = []
 """The cold functions, by their numbers."""
 
-_failure = immortal((py_object * 2)())
-"""Type and value of the exception with which the last compilation failed."""
+_compiling = threading.RLock()
+"""Held while cold functions are compiled.  A fork waits for that: llvmlite's lock would stay locked in the child."""
 
-_FAILURE, _Words = addressof(_failure), POINTER(c_void_p)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
+    )
 
 
 def stub(function, sources, loaders):
@@ -1047,40 +1052,44 @@ def hand_on(target, restype, parameters, number):
 
 
 def load_cold(number):
-    """Compile the cold functions of a module, if that is yet to be done; return the address of one's code, or 0."""
-    try:
-        function = _cold[number]
-        group = [other for other in _cold if other.__module__ == function.__module__]
-        with without_collections():
-            addresses = Module(Sources(), group, cold=True).compile(0, [other.__name__ for other in group])
-        # Two threads may come here at once.  Then there are two copies of the code, either of which will do.
-        for other, address in zip(group, addresses, strict=True):
-            _slots[other].value = address
-        return _slots[function].value
-    except BaseException as error:  # noqa: BLE001  the caller is C and takes it from there
-        _failure[0], _failure[1] = type(error), error
-        return 0
+    """Compile the cold functions of a module, if that is yet to be done; return the address of one's code."""
+    function = _cold[number]
+    group = [other for other in _cold if other.__module__ == function.__module__]
+    with _compiling, without_collections():
+        addresses = Module(Sources(), group, cold=True).compile(0, [other.__name__ for other in group])
+    # Two threads may come here for one function.  Then there are two copies of the code, either of which will do.
+    for other, address in zip(group, addresses, strict=True):
+        _slots[other].value = address
+    return _slots[function].value
 
 
-_Load = PYFUNCTYPE(c_int64, c_int64)
-_load = immortal(_Load(load_cold))
-_LOAD = ctypes.cast(_load, c_void_p).value
+_LOAD = id(immortal(load_cold))
 
 PyErr_Fetch = extern("PyErr_Fetch", None, c_void_p, c_void_p, c_void_p)
 PyErr_Restore = extern("PyErr_Restore", None, c_void_p, c_void_p, c_void_p)
-PyErr_SetObject = extern("PyErr_SetObject", None, c_void_p, c_void_p)
+PyLong_FromLongLong = extern("PyLong_FromLongLong", c_void_p, c_int64)
+PyLong_AsVoidPtr = extern("PyLong_AsVoidPtr", c_void_p, c_void_p)
+PyObject_Vectorcall = extern("PyObject_Vectorcall", c_void_p, c_void_p, c_void_p, c_int64, c_void_p)
 Py_DecRef = extern("Py_DecRef", None, c_void_p)
 
 
 def cold_code(number: c_int64) -> c_void_p:
-    """The address of a cold function's code, or 0 with an exception set.  One that was set before stays set."""
-    saved, failure, load = stack(c_void_p * 3), _Words(_FAILURE), _Load(_LOAD)
+    """The address of a cold function's code, or 0 with an exception set.  One that was set before stays set.
+
+    Python is called as C calls it, not by a callback of ctypes, which has no way to fail: near the limit of recursion,
+    and at an interrupt, it would return anything.
+    """
+    saved, args, code = stack(c_void_p * 3), stack(c_void_p * 1), 0
     PyErr_Fetch(saved, saved + 8, saved + 16)
-    code = load(number)
+    args[0] = PyLong_FromLongLong(number)
+    found = PyObject_Vectorcall(_LOAD, args, 1, 0) if args[0] else 0
+    Py_DecRef(args[0])
+    if found:
+        code = PyLong_AsVoidPtr(found)
+        Py_DecRef(found)
     if code:
         PyErr_Restore(saved[0], saved[1], saved[2])
     else:
         for i in range(3):
             Py_DecRef(saved[i])
-        PyErr_SetObject(failure[0], failure[1])
     return code

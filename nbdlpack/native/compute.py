@@ -11,14 +11,13 @@ from nbdlpack.native.abi import (
     Py_DecRef,
     Py_IncRef,
     PyDict_GetItemWithError,
-    PyErr_NoMemory,
     PyErr_Occurred,
     PyObject_Vectorcall,
     words,
 )
 from nbdlpack.native.compiler import hot, inline, native, stack
 from nbdlpack.native.exports import numpy_array, on_host
-from nbdlpack.native.memory import CLASSES, READ, WORLD, WRITE, Block, World, allocate, drain, new_storage
+from nbdlpack.native.memory import CLASSES, READ, WORLD, WRITE, Block, World, allocate, drain, new_storage, no_memory
 from nbdlpack.native.views import ViewObject, count, dtype_object, dtype_word, itemsize, new, takes
 
 
@@ -41,7 +40,7 @@ def empty_like(self: ViewObject, dtype: word) -> word:
         return 0
     block = Block(allocate(count(self) * itemsize(kind), 0))
     if block == 0:
-        return PyErr_NoMemory()
+        return no_memory(count(self) * itemsize(kind))
     result = ViewObject(new(words(CLASSES)[0], new_storage(block.first), n))
     if result:
         result.dtype = kind

@@ -11,14 +11,17 @@ from ctypes import c_void_p as word
 from nbdlpack.native.abi import (
     BUFFER_ERROR,
     CAPSULE,
+    EXCEPTION,
     EXCHANGE,
     FALSE,
     IS_COPIED,
     LEGACY,
     MAJOR,
+    MEMORY_ERROR,
     MINOR,
     NONE,
     READ_ONLY,
+    RECURSION_ERROR,
     TYPE_ERROR,
     USED_LEGACY,
     USED_VERSIONED,
@@ -35,6 +38,7 @@ from nbdlpack.native.abi import (
     PyCapsule_SetName,
     PyDict_GetItemWithError,
     PyErr_Clear,
+    PyErr_ExceptionMatches,
     PyErr_Fetch,
     PyErr_NoMemory,
     PyErr_Occurred,
@@ -123,7 +127,7 @@ def acceptable(tensor: DLTensor) -> c_int64:
         size = bounded(size, tensor.shape[i])
     if size == 0:
         return 1
-    if size >= LIMIT or tensor.data == 0:
+    if size >= LIMIT or tensor.data == 0 or tensor.byte_offset >> 56:
         return 0
     if tensor.strides:
         reach = 0
@@ -333,9 +337,10 @@ def wrap_versioned(cls: word, managed: DLManagedTensorVersioned) -> word:
 def import_capsule(cls: word, capsule: word) -> word:
     managed = DLManagedTensorVersioned(PyCapsule_GetPointer(capsule, VERSIONED))
     if managed:
+        PyCapsule_SetName(capsule, USED_VERSIONED)  # first: a finaliser or deleter may run, and want it as well
         self = wrap_versioned(cls, managed)
-        if self:
-            PyCapsule_SetName(capsule, USED_VERSIONED)
+        if self == 0:
+            PyCapsule_SetName(capsule, VERSIONED)
         return self
     PyErr_Clear()
     return import_legacy(cls, capsule)
@@ -350,9 +355,10 @@ def import_legacy(cls: word, capsule: word) -> word:
         else:
             PyErr_SetString(TYPE_ERROR, b"__dlpack__ must return a DLPack capsule, but returned something else")
         return 0
+    PyCapsule_SetName(capsule, USED_LEGACY)
     self = wrap(cls, legacy.tensor, 0, legacy, legacy.deleter)
-    if self:
-        PyCapsule_SetName(capsule, USED_LEGACY)
+    if self == 0:
+        PyCapsule_SetName(capsule, LEGACY)
     return self
 
 
@@ -394,23 +400,32 @@ def plain(x: word) -> c_int64:
     return 1 if needs == FALSE and not asks(x, IS_NEG) else 0
 
 
+@native
+def forgive() -> c_int64:
+    """Clear the error that is set, after which Python is to look at the object, unless it is not about the object."""
+    if PyErr_Occurred() and PyErr_ExceptionMatches(EXCEPTION):
+        if not PyErr_ExceptionMatches(MEMORY_ERROR) and not PyErr_ExceptionMatches(RECURSION_ERROR):
+            PyErr_Clear()
+    return 0
+
+
 @hot
 def import_exchange(cls: word, x: word, capsule: word) -> word:
     """Return an array by an object's exchange table, or 0, without an error set if Python is to look at it."""
     api, checked = DLPackExchangeAPI(PyCapsule_GetPointer(capsule, EXCHANGE)), PyCapsule_GetContext(capsule)
     if checked:
         if not plain(x):
-            PyErr_Clear()
+            forgive()
             return 0
     get, out = exporter(api.export), stack(word * 1)
     out[0] = 0
     if get(x, out) or out[0] == 0:
-        PyErr_Clear()
+        forgive()
         return 0
     managed = DLManagedTensorVersioned(out[0])
     if checked and managed.tensor.dtype & 255 == COMPLEX:
         if asks(x, IS_CONJ):
-            PyErr_Clear()
+            forgive()
             delete(managed, managed.deleter)
             return 0
     self = wrap_versioned(cls, managed)
@@ -454,6 +469,9 @@ def from_dlpack(cls: word, args: words, nargs: c_ssize_t, kwnames: word) -> word
                 return self
         elif PyErr_Occurred():
             return 0
+    if nargs != 1:
+        PyErr_SetString(TYPE_ERROR, b"from_dlpack() takes one positional argument, what is to be imported")
+        return 0
     return call(IMPORT, cls, args, nargs, kwnames)
 
 

@@ -120,7 +120,8 @@ class Storage(Structure):
         ("lease", POINTER(Lease)),
         ("arrays", c_int64),
         ("busy", c_int64),  # how deep
-        ("holder", word),  # which thread is in writing
+        ("holder", word),  # which thread is in writing,
+        ("forks", c_int64),  # and in which process, as in `World`
         ("kept", POINTER(Kept)),
     ]
 
@@ -152,6 +153,7 @@ class World(Structure):
         ("watchers", c_int64),  # how many `copy_log` and `no_copies` are active
         ("spare", word),  # storages to use again, at most SPARES,
         ("spares", c_int64),
+        ("forks", c_int64),  # how often the process came of another by fork
         ("producer", word),  # the type that was imported from last,
         ("way", word),  # and how, as in `producers`
         ("delete_versioned", destructor),
@@ -166,6 +168,7 @@ BIAS, READ, WRITE = 1 << 62, 1, 1 << 32 | 1
 ALIGNMENT = 256
 # From this size on memory is asked for in huge pages: a first write to it is several times as fast (as NumPy does).
 HUGE, PAGE, MADV_HUGEPAGE = 1 << 22, 4096, 14
+LIMIT = 1 << 56  # bytes: more than any address space of today has
 # From this size on, a copy lets go of the GIL.
 LARGE = 1 << 16
 # Storages come and go with arrays, always with the GIL: a few are kept for the next.
@@ -186,13 +189,30 @@ madvise = extern("madvise", c_int, word, word, c_int, optional=True)
 
 
 class Watch:
-    """What a move tells of itself while someone wants to know; `storage` replaces its one method."""
+    """What compiled functions leave to Python in words."""
 
     moving = None
+    """What a move tells of itself while someone wants to know; `storage` puts it here."""
 
+    def no_memory(self, nbytes):
+        """Raise the error that says how much memory could not be had."""
+        msg = f"an array of {nbytes} bytes could not be allocated on the cpu"
+        if nbytes >= LIMIT:
+            msg = "an array of more bytes than a machine can have could not be allocated: look at its shape"
+        raise MemoryError(msg)
+
+
+def after_fork():
+    """Free, in a new process, what a thread may hold that was not copied into it."""
+    world.forks += 1
+    world.lock[0] = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=after_fork)
 
 watch = immortal(Watch())
-WATCH, MOVING = id(watch), constant(sys.intern("moving"))
+WATCH, MOVING, NO_MEMORY = id(watch), constant(sys.intern("moving")), constant(sys.intern("no_memory"))
 
 
 # ---- blocks and leases: no function up to the next line but `drain` and `dispose` needs the GIL or Python -----------
@@ -469,7 +489,7 @@ def new_storage(lease: Lease) -> word:
     else:
         self = Storage(malloc(STORAGE))
     if self:
-        self.arrays, self.busy, self.holder, self.kept = 1, 0, 0, 0
+        self.arrays, self.busy, self.holder, self.forks, self.kept = 1, 0, 0, 0, 0
         have(self, lease)
     else:
         abandon(lease)
@@ -503,11 +523,13 @@ def enter(storage: Storage):
 
     It is recursive by thread: a finaliser or signal handler that runs inside a write may write again.
     """
-    me = PyThread_get_thread_ident()
+    me, w = PyThread_get_thread_ident(), World(WORLD)
     if storage.holder != me or storage.busy == 0:
+        if storage.busy and storage.forks != w.forks:
+            storage.busy = 0  # its holder was not copied into this process
         while not compare_exchange(storage.busy, 0, 1):
             wait()
-        storage.holder = me
+        storage.holder, storage.forks = me, w.forks
     else:
         storage.busy += 1
 
@@ -524,6 +546,17 @@ def leave(storage: Storage):
     if storage.busy == 1:
         storage.holder = 0
     atomic_add(storage.busy, -1)
+
+
+@native
+def no_memory(size: c_int64) -> word:
+    """Set the error for an allocation that failed; return 0."""
+    args = stack(word * 2)
+    args[0], args[1] = WATCH, PyLong_FromLongLong(size)
+    if args[1]:
+        PyObject_VectorcallMethod(NO_MEMORY, args, 2, 0)
+        Py_DecRef(args[1])
+    return 0
 
 
 @cold(-1)
@@ -551,7 +584,7 @@ def move(storage: Storage) -> c_int64:
     source = Block(old.block)
     block = Block(allocate(source.size, 0))
     if block == 0:
-        PyErr_NoMemory()
+        no_memory(source.size)
         return -1
     if source.size >= LARGE:
         state = PyEval_SaveThread()
@@ -580,7 +613,10 @@ def own(storage: Storage, cause: c_int64) -> c_int64:
     if shared(storage) and w.watchers:
         if announce(Block(storage.lease.block).size, cause):
             return -1
-    return move(storage) if shared(storage) else 0
+    for _ in range(2):  # a deleter that runs at the end of the old lease may copy the new one
+        if shared(storage) and move(storage):
+            return -1
+    return 0
 
 
 # ---- keepers: a lease's reference to a Python owner, as the collector sees it ---------------------------------------
@@ -594,9 +630,13 @@ def keeper_of(lease: Lease) -> word:
         Py_IncRef(lease.keeper)
     else:
         self = KeeperObject(PyType_GenericAlloc(kinds[1], 0))
-        if self:
-            self.lease, lease.keeper = lease, self
-        return self
+        if self and lease.keeper:  # a collection made room for it, and a finaliser made another
+            Py_DecRef(self)
+            Py_IncRef(lease.keeper)
+        else:
+            if self:
+                self.lease, lease.keeper = lease, self
+            return self
     return lease.keeper
 
 

@@ -88,8 +88,9 @@ Return an array over the memory of another library's array.
 
 Nothing is copied unless it must be or is asked for: the result **shares memory** with x, and either sees what the
 other writes.  Where the producer says that its data is read-only, or elements overlap, the result is read-only.
-An unversioned capsule cannot tell, so what comes in one can be written to.  An array of ours that comes back from
-another library is a view of the array that went out.
+An unversioned capsule cannot tell, so what comes in one can be written to; only arrays of JAX, which are immutable
+but cannot say so, come in read-only.  An array of ours that comes back from another library is a view of the array
+that went out.
 
 Parameters
 ----------
@@ -179,8 +180,12 @@ def find_exchange(capsule, *, checked):
         address = PYFUNCTYPE(word, py_object, word)(("PyCapsule_GetPointer", pythonapi))(capsule, EXCHANGE)
     except (ValueError, TypeError):
         return None
+    newer = 1 << 32
     while address:
         api = DLPackExchangeAPIHeader.from_address(address)
+        if not MAJOR <= api.major < newer:
+            return None  # each table must be older than the one before, or this would never end
+        newer = api.major
         if api.major == MAJOR:
             full = DLPackExchangeAPI.from_address(address)
             return capsule_of(address, int(checked)) if full.export else None
@@ -215,9 +220,9 @@ View = type_from(
             (b"_host", code["host"], FAST),
             (b"_elementwise", code["elementwise"], FAST),
             (b"_begin_write", code["begin_write"], FAST),
-            (b"_end_write", code["end_write"], METH_NOARGS),
+            (b"_end_write", code["end_write"], FAST),
             (b"_begin_read", code["begin_read"], METH_NOARGS),
-            (b"_end_read", code["end_write"], METH_NOARGS),
+            (b"_end_read", code["end_write"], FAST),
             (b"_begin_overwrite", code["begin_overwrite"], FAST),
             (b"_end_overwrite", code["end_overwrite"], FAST),
             (b"_address", code["get_address"], METH_NOARGS),

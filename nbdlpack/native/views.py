@@ -5,6 +5,7 @@ from ctypes import c_void_p as word
 
 from nbdlpack.dtypes import WORDS
 from nbdlpack.native.abi import (
+    CPU,
     NONE,
     READ_ONLY,
     TYPE,
@@ -14,6 +15,10 @@ from nbdlpack.native.abi import (
     DLManagedTensorVersioned,
     Py_DecRef,
     Py_IncRef,
+    PyCapsule_GetPointer,
+    PyCapsule_IsValid,
+    PyCapsule_New,
+    PyCapsule_SetName,
     PyDict_GetItemWithError,
     PyErr_NoMemory,
     PyErr_Occurred,
@@ -37,6 +42,7 @@ from nbdlpack.native.abi import (
     longs,
     malloc,
     memcpy,
+    string,
     visitor,
     words,
 )
@@ -49,6 +55,7 @@ from nbdlpack.native.memory import (
     FOREIGN,
     KEPT,
     LEASE,
+    LIMIT,
     READ,
     WORLD,
     Block,
@@ -66,6 +73,7 @@ from nbdlpack.native.memory import (
     let_storage_go,
     live,
     new_storage,
+    no_memory,
     own,
     shared,
 )
@@ -300,7 +308,7 @@ def make_empty(cls: word, args: words, nargs: c_ssize_t) -> word:
         dims[i], size = extent, bounded(size, extent)
     block = Block(allocate(size, args[2] != ZERO))
     if block == 0:
-        return PyErr_NoMemory()
+        return no_memory(size)
     self = ViewObject(new(cls, new_storage(block.first), n))
     if self:
         self.dtype = dtype
@@ -310,9 +318,6 @@ def make_empty(cls: word, args: words, nargs: c_ssize_t) -> word:
             self.shape[n], self.strides[n] = dims[n], step
             step *= dims[n] if dims[n] else 1
     return self
-
-
-LIMIT = 1 << 56  # bytes: more than any address space of today has
 
 
 @inline
@@ -494,7 +499,8 @@ def lazy_copy(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
     lease, n = storage.lease, self.ndim
     block = Block(lease.block)
     if not block.flags & (FOREIGN | ESCAPED) and live(lease) >> 32 == 0 and covers(self):
-        lazy = Lease(malloc(LEASE))
+        if block.device_type == CPU:  # where a write can move it
+            lazy = Lease(malloc(LEASE))
     if lazy == 0:
         leave(storage)
         Py_IncRef(NONE)
@@ -551,16 +557,59 @@ def begin_write(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
     """_begin_write(cause)"""
     if not takes(args, nargs, 1):
         return 0
-    if own_write(self, PyLong_AsLongLong(args[0])):
+    cause = PyLong_AsLongLong(args[0])
+    if cause < 0 or enter_write(self):
         return 0
-    Py_IncRef(NONE)
-    return NONE
+    capsule = hold(self.storage)
+    if capsule and own(self.storage, cause):
+        Py_DecRef(capsule)
+        return 0
+    return capsule
 
 
 @native
 def begin_read(self: ViewObject, noargs: word) -> word:
     """_begin_read()"""
     enter(self.storage)
+    return hold(self.storage)
+
+
+HOLD, ENDED = string(b"nbdlpack.hold"), string(b"nbdlpack.ended")
+
+
+@native
+def hold(storage: Storage) -> word:
+    """Return what an entered storage is left with: at the latest when it is let go of, as it is by an interrupt."""
+    capsule = PyCapsule_New(storage, HOLD, drop_hold)
+    if capsule:
+        storage.arrays += 1
+    else:
+        leave(storage)
+    return capsule
+
+
+@native
+def drop_hold(capsule: word):
+    if PyCapsule_IsValid(capsule, HOLD):
+        storage = Storage(PyCapsule_GetPointer(capsule, HOLD))
+        leave(storage)
+        let_storage_go(storage)
+
+
+@native
+def holds(self: ViewObject, capsule: word) -> c_int64:
+    """Return whether a capsule is a hold of an array's storage that has not ended; set an error if not."""
+    if PyCapsule_IsValid(capsule, HOLD) and PyCapsule_GetPointer(capsule, HOLD) == self.storage:
+        return 1
+    PyErr_SetString(TYPE_ERROR, b"there is no write or read to end")
+    return 0
+
+
+@native
+def end_hold(self: ViewObject, capsule: word) -> word:
+    PyCapsule_SetName(capsule, ENDED)
+    leave(self.storage)
+    let_storage_go(self.storage)
     Py_IncRef(NONE)
     return NONE
 
@@ -574,14 +623,11 @@ def seal(self: ViewObject, noargs: word) -> word:
 
 
 @native
-def end_write(self: ViewObject, noargs: word) -> word:
-    """_end_write(), _end_read()"""
-    if self.storage.busy == 0:
-        PyErr_SetString(TYPE_ERROR, b"there is no write or read to end")
+def end_write(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
+    """_end_write(hold), _end_read(hold)"""
+    if not takes(args, nargs, 1) or not holds(self, args[0]):
         return 0
-    leave(self.storage)
-    Py_IncRef(NONE)
-    return NONE
+    return end_hold(self, args[0])
 
 
 @cold(0)
@@ -593,6 +639,12 @@ def begin_overwrite(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
     if cause < 0 or enter_write(self):
         return 0
     storage, target = self.storage, self
+    capsule = hold(storage)
+    result = PyTuple_New(2) if capsule else 0
+    if result == 0:
+        Py_DecRef(capsule)
+        return 0
+    PyTuple_SetItem(result, 0, capsule)
     if shared(storage) and covers(self):
         block = Block(allocate(Block(storage.lease.block).size, 0))
         if block:
@@ -600,38 +652,40 @@ def begin_overwrite(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
             if target:
                 copy_dims(target, self)
         else:
-            target = ViewObject(PyErr_NoMemory())
+            target = ViewObject(no_memory(Block(storage.lease.block).size))
     else:
         if own(storage, cause):
             target = ViewObject(0)
         Py_IncRef(target)
     if target == 0:
-        leave(storage)
-    return target
+        Py_DecRef(result)
+        return 0
+    PyTuple_SetItem(result, 1, target)
+    return result
 
 
 @cold(0)
 def end_overwrite(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
-    """_end_overwrite(target, done)"""
-    if not takes(args, nargs, 2):
+    """_end_overwrite(hold, target, done)"""
+    if not takes(args, nargs, 3) or not holds(self, args[0]):
         return 0
-    target, storage = ViewObject(args[0]), self.storage
-    if storage.busy == 0 or not is_view_type(target.object.type):
-        return 0 if PyErr_Occurred() else no_overwrite()
-    if target != self and args[1] != ZERO:
-        # The target goes away with the lease that this storage had.
+    target, storage = ViewObject(args[1]), self.storage
+    if not is_view_type(target.object.type):
+        return 0
+    if target.storage != storage and args[2] != ZERO:
         old, fresh = storage.lease, target.storage.lease
-        assign(storage, fresh)
-        assign(target.storage, old)
-    leave(storage)
-    Py_IncRef(NONE)
-    return NONE
-
-
-@cold(0)
-def no_overwrite() -> word:
-    PyErr_SetString(TYPE_ERROR, b"there is no write to end")
-    return 0
+        block, written = Block(old.block), Block(fresh.block)
+        if block.size != written.size:
+            PyErr_SetString(TYPE_ERROR, b"the target is not that of this write")
+            return 0
+        if block.flags & ESCAPED or live(old) >> 32:
+            # A finaliser, or a conversion of the value, has got the memory meanwhile: it cannot be changed for another.
+            memcpy(block.address, written.address, block.size)
+        else:
+            # The target goes away with the lease that this storage had.
+            assign(storage, fresh)
+            assign(target.storage, old)
+    return end_hold(self, args[0])
 
 
 @cold(0)
