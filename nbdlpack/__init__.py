@@ -332,3 +332,8 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names alone, for tab completion: what the modules import is not for users."""
+    return [*__all__, *[name for name in globals() if name.startswith("__")]]

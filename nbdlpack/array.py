@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeAlias
 
 import numpy as np
 
-from nbdlpack import dtypes, engine, indexing, native
+from nbdlpack import dtypes, engine, indexing, native, storage
 from nbdlpack.dlpack import consumer, description, producer, serve
 from nbdlpack.native import FOR_WRITE, View
 from nbdlpack.protocols import Protocols
@@ -73,14 +73,18 @@ def _in_place(name: str) -> Callable[[Any, Any], ndarray]:
 
     def operator(self: ndarray, other: Any) -> Any:
         kind = type(other)
-        if kind is ndarray or ((kind is float or kind is int) and self.dtype not in dtypes.EXTENDED):
-            target, done = self._begin_overwrite(FOR_WRITE), 0
+        usual = kind is ndarray or ((kind is float or kind is int) and self.dtype not in dtypes.EXTENDED)
+        if usual and not storage.is_shared(self):  # what is shared is not to move for what fails: see the engine
+            (hold, target), done = self._begin_overwrite(FOR_WRITE), 0
             try:
                 ufunc(self._host(0), other if kind is not ndarray else other._host(0), target._host(1))
                 done = 1
+            except BufferError:  # the memory is not the host's
+                pass
             finally:
-                self._end_overwrite(target, done)
-            return self
+                self._end_overwrite(hold, target, done)
+            if done:
+                return self
         return engine.operate_in_place(ndarray, ufunc, self, other)
 
     return operator
@@ -165,8 +169,9 @@ def _deviation(name: str) -> Callable[..., ndarray]:
         keepdims: Any = False,  # noqa: FBT002
         *,
         where: Any = True,
+        mean: Any = None,
     ) -> Any:
-        options = _options(keepdims, _UNSET, where, dtype=dtype, ddof=ddof)
+        options = _options(keepdims, _UNSET, where, dtype=dtype, ddof=ddof, mean=mean)
         return engine.reduce(ndarray, name, self, axis, out, options)
 
     return _documented(method, name)
@@ -217,6 +222,9 @@ class ndarray(Shaped, Protocols):  # noqa: N801 - NumPy's name
     its own.  All views of an array move together.
 
     Indexing with integers gives an array of no dimensions, which is a view, and never a NumPy scalar.
+
+    ``==`` and ``!=`` give an array for all that NumPy does, also for None and text, which no number is equal to; what
+    is of an unknown type is simply not equal.
 
     Examples
     --------
@@ -270,8 +278,9 @@ class ndarray(Shaped, Protocols):  # noqa: N801 - NumPy's name
             (n,), (step,) = self.shape, self._steps
             start, stop, stride = key.indices(n)
             n = (stop - start + stride - (1 if stride > 0 else -1)) // stride
-            if n <= 0:
-                n = start = 0
+            if n <= 1:
+                n, start = (n, start) if n == 1 else (0, 0)
+                stride = 1  # as a step may be too long for any memory
             dtype = self.dtype
             offset = start * step * dtype.itemsize
             part = self._view(type(self), offset, dtype, self._flags, (n,), (step * stride,))
@@ -287,7 +296,7 @@ class ndarray(Shaped, Protocols):  # noqa: N801 - NumPy's name
         return found
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
+        return bool(np.any(self == value))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         indexing.put(self, key, value)
@@ -320,9 +329,36 @@ class ndarray(Shaped, Protocols):  # noqa: N801 - NumPy's name
 
     def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Any:
         """Return the elements held between limits, see `nbdlpack.clip`."""
+        if self.dtype.kind in "iu":
+            # Python's integers beyond what the dtype holds are no limits, and NumPy takes them.
+            limits = np.iinfo(self.dtype)
+            min = None if type(min) is int and min <= limits.min else min
+            max = None if type(max) is int and max >= limits.max else max
         if min is None:
             return np.positive(self, out=out) if max is None else np.minimum(self, max, out=out)
         return np.maximum(self, min, out=out) if max is None else np.minimum(np.maximum(self, min), max, out=out)
+
+    def round(self, decimals: int = 0, out: Any = None) -> Any:
+        """Return the elements rounded to so many decimals, which may be negative; halves to the even one."""
+        kind = self.dtype.kind
+        if kind == "c":
+            result = np.positive(self, out=out)
+            self.real.round(decimals, result.real)
+            self.imag.round(decimals, result.imag)
+            return result
+        if decimals == 0 or (decimals > 0 and kind in "iu"):
+            return (np.positive if kind in "iu" else np.rint)(self, out=out)
+        scale = 10.0 ** abs(decimals)
+        there, back = (np.multiply, np.divide) if decimals > 0 else (np.divide, np.multiply)
+        rounded = back(np.rint(there(self, scale)), scale)
+        if kind in "iu":
+            rounded = rounded.astype(self.dtype)
+        return rounded if out is None else np.positive(rounded, out=out)
+
+    def nonzero(self) -> tuple[ndarray, ...]:
+        """Return the positions of the elements that are not zero, as an index array for each dimension."""
+        found: tuple[ndarray, ...] = engine.generalized(ndarray, np.nonzero, (self,), None, {})
+        return found
 
     # -- operators
 

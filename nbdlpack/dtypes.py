@@ -1,7 +1,8 @@
 """The one table of element types.
 
 A row says all that the library knows of a type: its name, its NumPy dtype, and how DLPack names it.  The dtypes that
-NumPy does not have come from ml_dtypes.  To add a type, add a row.
+NumPy does not have come from ml_dtypes.  To add a type, add a row, and its name to the public ones in
+``nbdlpack/__init__.py``.
 
 Data types are NumPy's: ``nbdlpack.float32`` is ``numpy.float32``, ``nbdlpack.bfloat16`` is ``ml_dtypes.bfloat16``, and
 ``x.dtype`` is a `numpy.dtype`.
@@ -30,43 +31,41 @@ class Row(NamedTuple):
     name: str
     dtype: np.dtype[Any]
     code: int
-    """DLPack's code of the kind, `DLDataTypeCode`."""
+    """DLPack's code of the kind, `DLDataTypeCode`; `nbdlpack.dlpack.enums.CODES` has their names."""
     bits: int
-    kind: str
-    """The category of the array API standard it belongs to."""
     format: bytes | None
     """The buffer protocol's format, None if it has none."""
 
 
-def _row(scalar: type[Any], code: int, kind: str, format: bytes | None = None) -> Row:
+def _row(scalar: type[Any], code: int, format: bytes | None = None) -> Row:
     dtype = np.dtype(scalar)
-    return Row(dtype.name, dtype, code, dtype.itemsize * 8, kind, format)
+    return Row(dtype.name, dtype, code, dtype.itemsize * 8, format)
 
 
 TABLE: Final = (
-    _row(np.bool, 6, "bool", b"?"),
-    _row(np.int8, 0, "signed integer", b"b"),
-    _row(np.int16, 0, "signed integer", b"h"),
-    _row(np.int32, 0, "signed integer", b"i"),
-    _row(np.int64, 0, "signed integer", np.dtype(np.int64).char.encode()),
-    _row(np.uint8, 1, "unsigned integer", b"B"),
-    _row(np.uint16, 1, "unsigned integer", b"H"),
-    _row(np.uint32, 1, "unsigned integer", b"I"),
-    _row(np.uint64, 1, "unsigned integer", np.dtype(np.uint64).char.encode()),
-    _row(np.float16, 2, "real floating", b"e"),
-    _row(np.float32, 2, "real floating", b"f"),
-    _row(np.float64, 2, "real floating", b"d"),
-    _row(np.complex64, 5, "complex floating", b"Zf"),
-    _row(np.complex128, 5, "complex floating", b"Zd"),
-    _row(ml_dtypes.bfloat16, 4, "real floating"),
-    _row(ml_dtypes.float8_e3m4, 7, "real floating"),
-    _row(ml_dtypes.float8_e4m3, 8, "real floating"),
-    _row(ml_dtypes.float8_e4m3b11fnuz, 9, "real floating"),
-    _row(ml_dtypes.float8_e4m3fn, 10, "real floating"),
-    _row(ml_dtypes.float8_e4m3fnuz, 11, "real floating"),
-    _row(ml_dtypes.float8_e5m2, 12, "real floating"),
-    _row(ml_dtypes.float8_e5m2fnuz, 13, "real floating"),
-    _row(ml_dtypes.float8_e8m0fnu, 14, "real floating"),
+    _row(np.bool, 6, b"?"),
+    _row(np.int8, 0, b"b"),
+    _row(np.int16, 0, b"h"),
+    _row(np.int32, 0, b"i"),
+    _row(np.int64, 0, np.dtype(np.int64).char.encode()),
+    _row(np.uint8, 1, b"B"),
+    _row(np.uint16, 1, b"H"),
+    _row(np.uint32, 1, b"I"),
+    _row(np.uint64, 1, np.dtype(np.uint64).char.encode()),
+    _row(np.float16, 2, b"e"),
+    _row(np.float32, 2, b"f"),
+    _row(np.float64, 2, b"d"),
+    _row(np.complex64, 5, b"Zf"),
+    _row(np.complex128, 5, b"Zd"),
+    _row(ml_dtypes.bfloat16, 4),
+    _row(ml_dtypes.float8_e3m4, 7),
+    _row(ml_dtypes.float8_e4m3, 8),
+    _row(ml_dtypes.float8_e4m3b11fnuz, 9),
+    _row(ml_dtypes.float8_e4m3fn, 10),
+    _row(ml_dtypes.float8_e4m3fnuz, 11),
+    _row(ml_dtypes.float8_e5m2, 12),
+    _row(ml_dtypes.float8_e5m2fnuz, 13),
+    _row(ml_dtypes.float8_e8m0fnu, 14),
 )
 
 ROWS: Final[dict[np.dtype[Any], Row]] = {row.dtype: row for row in TABLE}

@@ -9,8 +9,7 @@ subclass.  An operand is an array of ours, a Python or NumPy scalar, a NumPy arr
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
-from math import prod
+import sys
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from nbdlpack.errors import DeviceError
 from nbdlpack.native import View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from nbdlpack.devices import Device
     from nbdlpack.dtypes import DType
@@ -32,6 +31,7 @@ V = TypeVar("V", bound=View)
 
 _PLAIN: Final = frozenset({bool, int, float, complex})
 _NUMPY: Final = (np.ndarray, np.generic)
+_ARRAYS: Final = (View, *_NUMPY)
 
 
 def is_operand(cls: type[View], value: object, *, strict: bool = True) -> bool:
@@ -44,8 +44,14 @@ def is_operand(cls: type[View], value: object, *, strict: bool = True) -> bool:
     if isinstance(value, cls):
         return not strict or type(value).__array_ufunc__ is cls.__array_ufunc__  # type: ignore[attr-defined]
     if isinstance(value, np.ndarray):
-        return type(value).__array_ufunc__ is np.ndarray.__array_ufunc__
-    return isinstance(value, (np.generic, list, tuple, bool, int, float, complex))
+        return type(value).__array_ufunc__ is np.ndarray.__array_ufunc__ and not is_masked(value)
+    return isinstance(value, (np.generic, list, tuple, range, bool, int, float, complex))
+
+
+def is_masked(value: object) -> bool:
+    """Return whether something is of NumPy's masked arrays, which know better than we do what to do with them."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(value, masked.MaskedArray)
 
 
 def hosted(value: object) -> object:
@@ -62,6 +68,36 @@ def operand(value: Any) -> Any:
     if type(value) in _PLAIN or isinstance(value, (View, np.ndarray, np.generic)):
         return value
     return np.asarray(hosted(value))
+
+
+def assigned(value: Any, dtype: DType) -> Any:
+    """Return a value that is to be assigned: what is no array of numbers yet as one of the dtype.
+
+    So what cannot be converted is refused before anything has been done, and Python's numbers are not first rounded to
+    some dtype that they would have of themselves.
+    """
+    if isinstance(value, _ARRAYS):
+        if value.dtype is not dtype and value.dtype in dtypes.EXTENDED:
+            np.empty(0, value.dtype).astype(dtype)  # a TypeError if there is no such conversion
+        return value if value.dtype.kind not in "OSU" else np.asarray(value).astype(dtype)
+    return np.asarray(value if type(value) in _PLAIN else hosted(value), dtype)
+
+
+def element(value: Any) -> Any:
+    """Return a value that is to be assigned to a single element.
+
+    Raises
+    ------
+    ValueError
+        If it has dimensions.
+    """
+    if type(value) in _PLAIN:
+        return value
+    ndim = value.ndim if isinstance(value, (View, np.ndarray)) else int(isinstance(value, (list, tuple, range)))
+    if ndim:
+        msg = f"setting an array element with a sequence, a {type(value).__name__}: assign to a slice, as in x[0:1]"
+        raise ValueError(msg)
+    return value
 
 
 def common_device(values: Sequence[Any]) -> Device:
@@ -91,9 +127,11 @@ def common_device(values: Sequence[Any]) -> Device:
 _resolved: dict[Any, tuple[DType, ...]] = {}
 
 
-def result_dtypes(ufunc: np.ufunc, kinds: tuple[Any, ...], dtype: DType | None = None) -> tuple[DType, ...]:
+def result_dtypes(
+    ufunc: np.ufunc, kinds: tuple[Any, ...], dtype: DType | None = None, casting: Any = "same_kind"
+) -> tuple[DType, ...]:
     """Return the dtypes of a ufunc's outputs for inputs of dtypes, or of the types of Python scalars."""
-    key = (ufunc, kinds, dtype)
+    key = (ufunc, kinds, dtype, casting)
     try:
         return _resolved[key]
     except KeyError:
@@ -101,8 +139,8 @@ def result_dtypes(ufunc: np.ufunc, kinds: tuple[Any, ...], dtype: DType | None =
     signature = (None,) * (ufunc.nin + ufunc.nout) if dtype is None else (None,) * ufunc.nin + (dtype,) * ufunc.nout
     if all(kind in (int, float, complex) for kind in kinds):
         kinds = tuple([np.dtype(kind) for kind in kinds])
-    result = ufunc.resolve_dtypes(kinds + (None,) * ufunc.nout, signature=signature)[ufunc.nin :]
-    result = tuple([dtypes.canonical(found) for found in result])
+    found = ufunc.resolve_dtypes(kinds + (None,) * ufunc.nout, signature=signature, casting=casting)
+    result = tuple([dtypes.canonical(kind) for kind in found[ufunc.nin :]])
     _resolved[key] = result
     return result
 
@@ -133,13 +171,42 @@ def promoted(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 # -- elementwise
 
 
-@contextmanager
-def _writing(outputs: Sequence[Any]) -> Iterator[None]:
-    """Begin a write to several outputs, in an order that all threads agree on."""
-    with ExitStack() as stack:
-        for x in sorted([x for x in outputs if isinstance(x, View)], key=lambda x: x._state()[-1]):
-            stack.enter_context(storage.writing(x))
-        yield
+def _check(ufunc: np.ufunc, inputs: tuple[Any, ...], outputs: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Raise what NumPy would of dtypes and shapes, if some output shares its memory, which is not to move for that."""
+    if not any(isinstance(x, View) and storage.is_shared(x) for x in outputs):
+        return
+    samples = [np.empty(0, x.dtype) if hasattr(x, "dtype") else x for x in inputs]
+    chosen = {name: options[name] for name in ("casting", "dtype") if name in options}
+    ufunc(*samples, out=tuple([np.empty(0, x.dtype) for x in outputs]), **chosen)
+    shape = layout.broadcast_shapes(*[np.shape(x) for x in (*inputs, options.get("where", True))])
+    for x in outputs:
+        if layout.broadcast_shapes(shape, x.shape) != x.shape:
+            msg = f"non-broadcastable output operand with shape {x.shape} doesn't match the broadcast shape {shape}"
+            raise ValueError(msg)
+
+
+class _writing:  # noqa: N801 - reads as the statement that it is
+    """Hold the storages of several outputs for a write, begun in an order that all threads agree on."""
+
+    __slots__ = ("_begun", "_outputs")
+
+    def __init__(self, outputs: Sequence[Any]) -> None:
+        self._outputs = sorted([x for x in outputs if isinstance(x, View)], key=lambda x: x._state()[-1])
+        self._begun: list[storage.writing] = []
+
+    def __enter__(self) -> None:
+        try:
+            for x in self._outputs:
+                self._begun.append(storage.writing(x))
+                self._begun[-1].__enter__()
+        except BaseException:
+            del self._begun[-1:]  # which did not begin, or ends with this
+            self.__exit__()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        while self._begun:
+            self._begun.pop().__exit__(None, None, None)
 
 
 def elementwise(
@@ -160,14 +227,17 @@ def elementwise(
     device = common_device((*inputs, *(out or ()), options.get("where")))
     given = out if out is not None else (None,) * ufunc.nout
     if any(x is None for x in given):
-        found = result_dtypes(ufunc, tuple([_kind(x) for x in inputs]), _asked(options))
+        kinds = tuple([_kind(x) for x in inputs])
+        found = result_dtypes(ufunc, kinds, _asked(options), options.get("casting", "same_kind"))
         shaped = (*inputs, options["where"]) if "where" in options else inputs
         shapes = [getattr(x, "shape", ()) for x in shaped]
         shape = shapes[0] if len(inputs) == 1 and not options else layout.broadcast_shapes(*shapes)
         given = tuple([device.empty(cls, shape, d) if x is None else x for x, d in zip(given, found, strict=True)])
     if out is None:
         device.elementwise(ufunc, inputs, given, options)
-    elif len(out) == 1 and isinstance(out[0], View) and "where" not in options:
+        return given[0] if ufunc.nout == 1 else given
+    _check(ufunc, inputs, given, options)
+    if len(out) == 1 and isinstance(out[0], View) and "where" not in options:
         with storage.overwriting(out[0]) as target:
             device.elementwise(ufunc, inputs, (target,), options)
     else:
@@ -214,7 +284,8 @@ def apply(cls: type[V], ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], o
     """Do what `__array_ufunc__` does; return NotImplemented if an operand is of a type that is not known here."""
     out = options.pop("out", None)
     where = options.get("where", True)
-    if not all(is_operand(cls, x, strict=False) for x in (*inputs, *(out or ()), where) if x is not None):
+    operands = inputs if method != "at" else (inputs[0], *inputs[2:])  # the other one is a key
+    if not all(is_operand(cls, x, strict=False) for x in (*operands, *(out or ()), where) if x is not None):
         return NotImplemented
     if method == "at":
         return at(ufunc, inputs[0], inputs[1], inputs[2:])
@@ -240,11 +311,32 @@ def power(x: View, y: Any) -> np.ufunc | None:
 
 def _is_unknown(cls: type[View], value: object) -> bool:
     """Return whether an operator leaves an operation with a value to the value."""
-    return getattr(type(value), "__array_ufunc__", None) is None and not is_operand(cls, value)
+    if is_operand(cls, value):
+        return False
+    return getattr(type(value), "__array_ufunc__", None) is None or is_masked(value)
+
+
+_UNEQUAL: Final = {np.equal: False, np.not_equal: True}
+"""The comparisons that have an answer also for what is no number, and that answer."""
+
+
+def _no_numbers(cls: type[V], x: V, y: Any, answer: bool) -> V | None:  # noqa: FBT001
+    """Return how an array compares to None or text, or an array of text; None for anything else."""
+    y = operand(y) if isinstance(y, (list, tuple)) else y
+    if not (y is None or isinstance(y, (str, bytes)) or (isinstance(y, np.ndarray) and y.dtype.kind in "SU")):
+        return None
+    device = common_device((x,))
+    result = device.empty(cls, layout.broadcast_shapes(x.shape, getattr(y, "shape", ())), dtypes.BOOL)
+    device.assign(result, answer)
+    return result
 
 
 def operate(cls: type[V], ufunc: np.ufunc, x: Any, y: Any) -> Any:
     """Do what a binary operator does; return NotImplemented if the other operand is to do it."""
+    if ufunc in _UNEQUAL:
+        result = _no_numbers(cls, x, y, _UNEQUAL[ufunc])
+        if result is not None:
+            return result
     if is_operand(cls, x) and is_operand(cls, y):
         return elementwise(cls, ufunc, (x, y)) if ufunc.signature is None else generalized(cls, ufunc, (x, y), None, {})
     return NotImplemented if _is_unknown(cls, x) or _is_unknown(cls, y) else ufunc(x, y)
@@ -255,14 +347,24 @@ def operate_in_place(cls: type[V], ufunc: np.ufunc, x: V, y: Any) -> Any:
     if is_operand(cls, x) and is_operand(cls, y):
         if ufunc.signature is None:
             return elementwise(cls, ufunc, (x, y), (x,))
-        return generalized(cls, ufunc, (x, y), (x,), {})
-    return NotImplemented if _is_unknown(cls, y) else ufunc(x, y, out=(x,))
+        result = generalized(cls, ufunc, (x, y), None, {})
+        if result.shape != x.shape:
+            msg = f"{ufunc.__name__} in place gives shape {result.shape}, but the array has shape {x.shape}"
+            raise ValueError(msg)
+        if not np.can_cast(result.dtype, x.dtype, "same_kind"):
+            msg = f"cannot cast what {ufunc.__name__} gives from {result.dtype} to {x.dtype} with casting 'same_kind'"
+            raise TypeError(msg)
+        assign(x, result)
+        return x
+    # What has said that it takes part in no ufunc may have a say about ``+``, but not about ``+=``, as in NumPy.
+    refuses = getattr(type(y), "__array_ufunc__", ufunc) is None
+    return NotImplemented if _is_unknown(cls, y) and not refuses else ufunc(x, y, out=(x,))
 
 
-def at(ufunc: np.ufunc, x: View, key: Any, values: tuple[Any, ...]) -> None:
+def at(ufunc: np.ufunc, x: Any, key: Any, values: tuple[Any, ...]) -> None:
     """Apply a ufunc in place at places, which may be the same more than once: `ufunc.at`."""
     device = common_device((x, key, *values))
-    with storage.writing(x):
+    with _writing((x,)):
         device.at(ufunc, x, key, values)
 
 
@@ -291,6 +393,8 @@ def reduce(
 ) -> Any:
     """Reduce axes of an array by one of `devices.base.REDUCTIONS`, with options such as `keepdims` or `where`."""
     shape = x.shape
+    if not shape and axis in (0, -1):
+        axis = None  # NumPy takes an array without dimensions for one with one
     if name in base.SEARCHING and axis is not None:
         axes: tuple[int, ...] = (layout.normalize_axis(axis, len(shape)),)  # type: ignore[arg-type]
     else:
@@ -307,53 +411,34 @@ def reduce(
     if isinstance(out, View):
         with storage.overwriting(out) as target:
             device.reduce(name, x, target, axes, options)
-    else:
+    elif isinstance(out, np.ndarray):
         device.reduce(name, x, out, axes, options)
+    else:
+        msg = f"out is of type {type(out).__name__}, but must be an array"
+        raise TypeError(msg)
     return out
 
 
-# -- copies
+# -- moving elements
 
 
-def allocate(cls: type[V], device: Device, shape: tuple[int, ...], dtype: DType, steps: tuple[int, ...]) -> V:
-    """Return an array in new memory, with the steps of some compact layout."""
-    if steps == layout.c_steps(shape):
-        return device.empty(cls, shape, dtype)
-    slowest_first = sorted(range(len(shape)), key=lambda axis: (-steps[axis], -shape[axis]))
-    base = device.empty(cls, tuple([shape[axis] for axis in slowest_first]), dtype)
-    new: V = base._view(cls, 0, dtype, 0, shape, steps)
-    return new
-
-
-def copy(x: View, cls: type[V], order: str, cause: str, *, asked: bool) -> V:
-    """Return an eager copy in compact layout; what `cause` says goes to the copy log."""
-    return convert(x, cls, x.dtype, order, cause, asked=asked)
-
-
-def convert(x: View, cls: type[V], dtype: DType, order: str, cause: str, *, asked: bool) -> V:
-    """Return an eager copy in another dtype, in compact layout."""
-    device = devices.of(x)
-    shape = x.shape
-    steps = layout.compact_steps(shape, x._steps, order, x._contiguous)
-    storage.copied(prod(shape) * dtype.itemsize, str(device), str(device), cause, asked=asked)
-    new = allocate(cls, device, shape, dtype, steps)
-    with storage.reading(x):
-        device.assign(new, x)
-    return new
-
-
-def to_device(x: V, cls: type[V], target: Device) -> V:
-    """Return an array on a device: itself if it is there."""
-    source = devices.of(x)
-    if source is target:
-        return x
-    storage.copied(x.nbytes, str(source), str(target), "to_device() was called", asked=True)
-    return target.from_host(cls, source.to_host(x))
+def _fitting(value: Any, x: View) -> Any:
+    """Return a value that can be assigned to a view, or raise what NumPy would before anything has been done."""
+    if type(value) in _PLAIN:
+        return np.asarray(value, x.dtype)
+    found = assigned(value, x.dtype)
+    shape = found.shape
+    if shape and shape != x.shape:
+        if not isinstance(value, (View, np.ndarray)) and len(shape) > x.ndim:
+            msg = f"setting an array element with a sequence: the value has {len(shape)} dimensions, not {x.ndim}"
+            raise ValueError(msg)
+        layout.check_fits(shape, x.shape)
+    return found
 
 
 def assign(x: View, value: Any) -> None:
     """Write all elements of an array."""
-    value = operand(value)
+    value = _fitting(value, x)
     device = common_device((x, value))
     with storage.overwriting(x) as target:
         device.assign(target, value)
@@ -361,7 +446,7 @@ def assign(x: View, value: Any) -> None:
 
 def assign_part(x: View, part: View, value: Any) -> None:
     """Write all elements of a view of an array, as `assign`."""
-    value = operand(value)
+    value = _fitting(value, part)
     device = common_device((x, value))
     with storage.writing(x):
         device.assign(part, value)
@@ -375,7 +460,10 @@ def gather(x: View, key: Any, cls: type[V]) -> V:
 
 def scatter(x: View, key: Any, value: Any) -> None:
     """Write ``x[key] = value`` for a key with index arrays or masks."""
-    value = operand(value)
+    value = assigned(value, x.dtype)
     device = common_device((x, value))
+    if storage.is_shared(x):
+        # A key or a value that does not fit is to be found out before the memory moves.
+        layout.check_fits(value.shape, gather(x, key, View).shape)
     with storage.writing(x):
         device.scatter(x, key, value)

@@ -27,7 +27,7 @@ def basic(key: Any, shape: Shape, steps: Steps) -> tuple[int, Shape, Steps] | No
     IndexError
         If it has too many indices, or one that is out of bounds.
     """
-    keys = key if type(key) is tuple else (key,)
+    keys = key if isinstance(key, tuple) else (key,)
     if not all(_is_basic(k) for k in keys):
         return None
     taken = sum([k is not None and k is not Ellipsis for k in keys])
@@ -54,7 +54,7 @@ def basic(key: Any, shape: Shape, steps: Steps) -> tuple[int, Shape, Steps] | No
                 start, stop, stride = k.indices(n)
                 length = len(range(start, stop, stride))
                 new_shape.append(length)
-                new_steps.append(step * stride)
+                new_steps.append(step * stride if length > 1 else step)  # which may be too long for any memory
                 offset += start * step if length else 0
             else:
                 offset += position(k, n, axis) * step
@@ -100,7 +100,7 @@ def get(x: View, key: Any, cls: type[Any]) -> Any:
 
 def put(x: View, key: Any, value: Any) -> None:
     """Write ``x[key] = value``."""
-    if key is Ellipsis or (type(key) is slice and key == slice(None) and x.ndim):
+    if key is Ellipsis or (type(key) is slice and key.start is key.stop is key.step is None and x.ndim):
         engine.assign(x, value)
         return
     found = basic(key, x.shape, x._steps)
@@ -108,11 +108,13 @@ def put(x: View, key: Any, value: Any) -> None:
         engine.scatter(x, _advanced(key), value)
         return
     offset, shape, steps = found
-    engine.assign_part(x, x._view(type(x), offset * x.itemsize, x.dtype, x._flags, shape, steps), value)
+    if not shape and (type(key) is int or not (isinstance(key, tuple) and Ellipsis in key)):
+        value = engine.element(value)
+    engine.assign_part(x, x._view(View, offset * x.itemsize, x.dtype, x._flags, shape, steps), value)
 
 
 def _advanced(key: Any) -> Any:
     """Return a key in which nested sequences hold no arrays of ours."""
-    if type(key) is tuple:
+    if isinstance(key, tuple):
         return tuple([engine.hosted(k) if isinstance(k, (list, tuple)) else k for k in key])
     return engine.hosted(key) if isinstance(key, (list, tuple)) else key

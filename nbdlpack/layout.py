@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Shape: TypeAlias = tuple[int, ...]
 Steps: TypeAlias = tuple[int, ...]
 
+MAX_SIZE = 1 << 56
+"""The most elements an array may show: their number of bytes, whatever the dtype, fits into a signed 64-bit integer."""
+
 
 def as_shape(shape: int | Iterable[int]) -> Shape:
     """Return a shape as a tuple of non-negative integers.
@@ -30,11 +33,7 @@ def as_shape(shape: int | Iterable[int]) -> Shape:
     ValueError
         If a length is negative.
     """
-    result: Shape
-    try:
-        result = (index(shape),)  # type: ignore[arg-type]
-    except TypeError:
-        result = _as_tuple(shape)  # type: ignore[arg-type]
+    result = as_integers(shape, "shape")
     for n in result:
         if n < 0:
             msg = f"shape is {shape!r}, but lengths must not be negative"
@@ -42,11 +41,17 @@ def as_shape(shape: int | Iterable[int]) -> Shape:
     return result
 
 
-def _as_tuple(shape: Iterable[int]) -> Shape:
+def as_integers(values: int | Iterable[int], name: str) -> tuple[int, ...]:
+    """Return one integer, or the integers of a sequence of any kind, as a tuple; `name` is for the TypeError."""
     try:
-        return tuple([index(n) for n in shape])
+        if not isinstance(values, (tuple, list)):
+            try:
+                return (index(values),)  # type: ignore[arg-type]
+            except TypeError:
+                pass
+        return tuple([index(n) for n in values])  # type: ignore[union-attr]
     except TypeError:
-        msg = f"shape is {shape!r}, but must be an integer or a sequence of integers"
+        msg = f"{name} is {values!r}, but must be an integer or a sequence of integers"
         raise TypeError(msg) from None
 
 
@@ -78,6 +83,25 @@ def k_steps(shape: Shape, steps: Steps) -> Steps:
     return tuple(result)
 
 
+def k_axes(shape: Shape, steps: Steps) -> tuple[int, ...]:
+    """Return the axes in the order in which NumPy reads them in order 'K', the slowest first.
+
+    Axes whose step says nothing, since they are broadcast or of length one, stay between their neighbours.
+    """
+    size = [abs(step) if n != 1 else 0 for n, step in zip(shape, steps, strict=True)]
+    fastest_first: list[int] = []
+    for axis in reversed(range(len(shape))):
+        place = len(fastest_first)
+        for i in range(place - 1, -1, -1):
+            other = size[fastest_first[i]]
+            if size[axis] and other:
+                if other <= size[axis]:
+                    break
+                place = i
+        fastest_first.insert(place, axis)
+    return tuple(reversed(fastest_first))
+
+
 def compact_steps(shape: Shape, steps: Steps, order: str, contiguous: int) -> Steps:
     """Return the steps that a compact copy in some order has; `contiguous` is 1 if C-contiguous | 2 if F-contiguous."""
     if order == "C" or (order == "A" and contiguous != 2):
@@ -85,6 +109,11 @@ def compact_steps(shape: Shape, steps: Steps, order: str, contiguous: int) -> St
     if order == "K":
         return k_steps(shape, steps)
     return f_steps(shape)
+
+
+def is_laid_out(contiguous: int, order: str) -> bool:
+    """Return whether an array has the layout that an order asks for; `contiguous` as in `compact_steps`."""
+    return order == "K" or bool(contiguous & {"C": 1, "F": 2, "A": 3}[order])
 
 
 def check_order(order: str, allowed: str = "CFAK") -> str:
@@ -159,7 +188,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
         for axis, n in enumerate(shape, ndim - len(shape)):
             if n != 1 and n != result[axis]:
                 if result[axis] != 1:
-                    listed = " ".join("(" + ",".join(map(str, s)) + ")" for s in shapes)
+                    listed = " ".join(str(s).replace(" ", "") for s in shapes)
                     msg = f"operands could not be broadcast together with shapes {listed}"
                     raise ValueError(msg)
                 result[axis] = n
@@ -172,9 +201,24 @@ def broadcast_steps(shape: Shape, steps: Steps, target: Shape) -> Steps:
     if extra < 0 or any(n != 1 and n != m for n, m in zip(shape, target[extra:], strict=True)):
         msg = f"an array of shape {shape} cannot be broadcast to shape {target}"
         raise ValueError(msg)
+    if prod(target) > MAX_SIZE:
+        msg = f"an array of shape {target} would have more elements than can be counted"
+        raise ValueError(msg)
     return (0,) * extra + tuple(
         [step if n == m else 0 for n, m, step in zip(shape, target[extra:], steps, strict=True)]
     )
+
+
+def check_fits(shape: Shape, target: Shape) -> None:
+    """Raise ValueError if a value of a shape cannot be assigned to something of another; NumPy drops leading ones."""
+    extra = max(len(shape) - len(target), 0)
+    kept = shape[extra:]
+    fits = all(n == 1 for n in shape[:extra]) and all(
+        n in (1, m) for n, m in zip(kept, target[len(target) - len(kept) :], strict=True)
+    )
+    if not fits:
+        msg = f"could not broadcast input array from shape {shape} into shape {target}"
+        raise ValueError(msg)
 
 
 # -- reshaping
@@ -260,10 +304,13 @@ def view_steps(
     length, remainder = divmod(shape[-1] * itemsize, new_itemsize)
     if remainder or (steps[-1] != 1 and shape[-1] != 1 and not contiguous & 1):
         return None
+    new_shape = (*shape[:-1], length)
+    if 0 in new_shape:
+        return new_shape, c_steps(new_shape)
     result = []
     for step in steps[:-1]:
         new, remainder = divmod(step * itemsize, new_itemsize)
         if remainder:
             return None
         result.append(new)
-    return (*shape[:-1], length), (*result, 1)
+    return new_shape, (*result, 1)

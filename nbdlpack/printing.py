@@ -1,4 +1,4 @@
-"""An array in words: as NumPy prints, with the device where that is not the default's usual cpu."""
+"""An array in words: as NumPy prints it, with the device if it is another than the host's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from nbdlpack import devices
 
 if TYPE_CHECKING:
+    import contextlib
+
     import numpy.typing as npt
 
     from nbdlpack.native import View
@@ -28,26 +30,31 @@ def _corners(x: Any, edge: int, axis: int) -> npt.NDArray[Any]:
     if axis == x.ndim:
         return devices.of(x).to_host(x)
     before = (slice(None),) * axis
-    parts = [x[(*before, part)] for part in (slice(edge + 1), slice(x.shape[axis] - edge, None))]
+    # Without edges NumPy prints the last item all the same.
+    parts = [x[(*before, part)] for part in (slice(edge + 1), slice(x.shape[axis] - (edge or 1), None))]
     return np.concatenate([_corners(part, edge, axis + 1) for part in parts], axis)
 
 
 def to_repr(x: View) -> str:
     """Return what ``repr(x)`` is."""
-    options = np.get_printoptions()
+    options, device = np.get_printoptions(), devices.of(x)
     if x.size <= options["threshold"] or 0 in x.shape:
-        text = np.array_repr(devices.of(x).to_host(x))
+        text = np.array_repr(device.to_host(x))
     else:
         a = corners(x, options["edgeitems"])
-        with np.printoptions(threshold=0):
+        with _elided(options):
             text = _with_shape(np.array_repr(a), a.shape, x.shape)
-    device = devices.of(x)
-    if device.kind != "cpu":
+    if device is not devices.host:
         text = f"{text[:-1]}, device={str(device)!r})"
     name = type(x).__name__
     if name == "ndarray":
         return text
     return name + text.removeprefix("array").replace("\n" + " " * 6, "\n" + " " * (len(name) + 1))
+
+
+def _elided(options: Any) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which NumPy leaves items out of any array; it forgets formatters that it is not told of."""
+    return np.printoptions(threshold=0, formatter=options["formatter"])
 
 
 def _with_shape(text: str, printed: tuple[int, ...], shape: tuple[int, ...]) -> str:
@@ -67,5 +74,5 @@ def to_str(x: View) -> str:
     options = np.get_printoptions()
     if x.size <= options["threshold"] or 0 in x.shape:
         return np.array_str(devices.of(x).to_host(x))
-    with np.printoptions(threshold=0):
+    with _elided(options):
         return np.array_str(corners(x, options["edgeitems"]))

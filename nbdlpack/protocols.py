@@ -106,7 +106,7 @@ class Protocols(View):
             msg = f"copy is False, but an array of {own} has to be copied to be had as {new}: pass copy=None"
             raise ValueError(msg)
         words = "a NumPy array was made of the array" + ("" if new == own else f" as {new}")
-        storage.copied(self.size * new.itemsize, str(self.device), "cpu", words, asked=bool(copy))
+        storage.copied(self.size * new.itemsize, str(self.device), str(devices.host), words, asked=bool(copy))
         return self._host_value().astype(new)
 
     @property
@@ -114,6 +114,9 @@ class Protocols(View):
         dtype = self.dtype
         if dtype in dtypes.EXTENDED:
             msg = f"NumPy's array interface has no word for {dtype}: use numpy.asarray(x), which asks __array__"
+            raise AttributeError(msg)
+        if self.device is not devices.host:
+            msg = f"NumPy's array interface is for host memory, and the array is on {self.device}: move it to the cpu"
             raise AttributeError(msg)
         return {
             "version": 3,
@@ -147,13 +150,15 @@ class Protocols(View):
         if self.ndim:
             msg = f"only an array without dimensions can be converted to {kind}, and this has {self.ndim}: use x.item()"
             raise TypeError(msg)
-        return self._host_value()[()]
+        return self._host_value()
 
     def __bytes__(self) -> bytes:
         # Python would ask for the buffer as one who writes does.
         return self._host_value().tobytes()
 
-    tobytes = __bytes__
+    def tobytes(self, order: Any = "C") -> bytes:
+        """Return the elements as bytes, in an order: C's, Fortran's, or 'A' for that which the array has."""
+        return self._host_value().tobytes(order)
 
     def __repr__(self) -> str:
         return printing.to_repr(self)
@@ -167,11 +172,11 @@ class Protocols(View):
         )
 
     def __copy__(self) -> Self:
-        copied: Self = pickling.copied(self, dict)
+        copied: Self = pickling.copied(self)
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        copied: Self = pickling.deep(self, memo)
+        copied: Self = pickling.copied(self, memo)
         return copied
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

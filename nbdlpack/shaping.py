@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from math import prod
-from operator import index
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nbdlpack import devices, dtypes, engine, layout
+from nbdlpack import devices, dtypes, engine, layout, storage
 from nbdlpack.native import READ_ONLY, View
 
 if TYPE_CHECKING:
@@ -90,9 +89,9 @@ class Shaped(View):
         order = layout.check_order(order, "CFA")  # type: ignore[assignment]
         if order == "A":
             order = "F" if self._contiguous == 2 else "C"
-        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        wanted = layout.as_integers(shape[0] if len(shape) == 1 else shape, "shape")
         old = self.shape
-        new = layout.resolve_shape([index(n) for n in wanted], prod(old), old)
+        new = layout.resolve_shape(wanted, prod(old), old)
         if order == "C" and self._contiguous & 1:
             steps: tuple[int, ...] | None = layout.c_steps(new)
         else:
@@ -103,7 +102,7 @@ class Shaped(View):
             msg = f"no view shows shape {old} with strides {self.strides} as shape {new}: pass copy=None for a copy"
             raise ValueError(msg)
         if steps is None:
-            x = engine.copy(
+            x = storage.copy(
                 self, type(self), order, "reshape() of an array whose strides allow no view", asked=bool(copy)
             )
         else:
@@ -114,8 +113,7 @@ class Shaped(View):
     def ravel(self, order: Order = "C") -> Self:
         """Return the elements in one dimension: a view if one can show it, else a copy.  'K' reads as they lie."""
         if layout.check_order(order) == "K":
-            steps = layout.k_steps(self.shape, self._steps)
-            return self.transpose(sorted(range(self.ndim), key=lambda axis: -steps[axis])).reshape(-1)
+            return self.transpose(layout.k_axes(self.shape, self._steps)).reshape(-1)
         return self.reshape(-1, order=order)
 
     def flatten(self, order: Order = "C") -> Self:
@@ -125,12 +123,12 @@ class Shaped(View):
 
     def transpose(self, *axes: Any) -> Self:
         """Return a view with the axes in another order: reversed if none is given."""
-        if not axes or axes == (None,):
+        if not axes or (len(axes) == 1 and axes[0] is None):
             return self.T
-        given = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-        order = layout.normalize_axes(tuple(given), self.ndim, "axes")
+        given = layout.as_integers(axes[0] if len(axes) == 1 else axes, "axes")
+        order = layout.normalize_axes(given, self.ndim, "axes")
         if len(order) != self.ndim:
-            msg = f"axes are {tuple(given)}, but must name each of the {self.ndim} axes once"
+            msg = f"axes are {given}, but must name each of the {self.ndim} axes once"
             raise ValueError(msg)
         shape, steps = self.shape, self._steps
         return self._restepped(tuple([shape[axis] for axis in order]), tuple([steps[axis] for axis in order]))
@@ -184,15 +182,14 @@ class Shaped(View):
         """
         if order != "C" or not self._contiguous & 1:
             order = layout.check_order(order)  # type: ignore[assignment]
-            contiguous = self._contiguous
-            fits = order == "K" or contiguous & (2 if order == "F" else 1) or (order == "A" and contiguous)
+            fits = layout.is_laid_out(self._contiguous, order)
             if not fits:
-                return engine.copy(self, type(self), order, "copy() in another layout", asked=True)
+                return storage.copy(self, type(self), order, "copy() in another layout", asked=True)
         lazy: Self | None = self._lazy_copy(type(self))
         if lazy is not None:
             return lazy
         cause = "a copy was asked for, of memory that a lazy copy cannot share"
-        return engine.copy(self, type(self), order, cause, asked=True)
+        return storage.copy(self, type(self), order, cause, asked=True)
 
     def astype(
         self, dtype: DTypeLike, order: Order = "K", casting: Any = "unsafe", *, copy: bool = True, device: Any = None
@@ -221,9 +218,8 @@ class Shaped(View):
             msg = f"cannot cast array data from {old!r} to {new!r} according to the rule {casting!r}"
             raise TypeError(msg)
         if new is not old:
-            return engine.convert(self, type(self), new, order, f"astype({new.name}) was called", asked=True)
-        laid_out = order == "K" or self._contiguous & (2 if order == "F" else 3 if order == "A" else 1)
-        return self if laid_out and not copy else self.copy(order)
+            return storage.copy(self, type(self), order, f"astype({new.name}) was called", asked=True, dtype=new)
+        return self if layout.is_laid_out(self._contiguous, order) and not copy else self.copy(order)
 
     def view(self, dtype: Any = None) -> Any:
         """Return a view: of the bytes as another dtype, or of the array as one of a subclass.
@@ -253,8 +249,8 @@ class Shaped(View):
         if stream is not None:
             msg = f"stream is {stream!r}, but must be None: device {devices.of(self)} has no streams"
             raise ValueError(msg)
-        return engine.to_device(self, type(self), devices.named(device))
+        return storage.to_device(self, type(self), devices.named(device), "to_device() was called")
 
     def fill(self, value: Any) -> None:
-        """Set all elements to a value."""
-        engine.assign(self, value)
+        """Set all elements to a value, which is a number or an array without dimensions."""
+        engine.assign(self, engine.element(value))

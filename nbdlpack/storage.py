@@ -1,8 +1,7 @@
-"""Storages as Python sees them: writing to one, copying between them, and knowing what was copied.
+"""Storages as Python sees them: writing to one, copying from it at once, and knowing what was copied.
 
 Copies are made where memory is shared and someone writes, which the native layer decides, and where the layers above
-copy data for a reason of their own.  Either tells of it before: then it is recorded in the copy logs that are open, or
-refused inside `no_copies`.
+need one now.  Both are announced first, to be recorded in the copy logs that are open, or refused inside `no_copies`.
 """
 
 from __future__ import annotations
@@ -10,15 +9,37 @@ from __future__ import annotations
 import contextvars
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from nbdlpack import native
+from nbdlpack import devices, layout, native
 from nbdlpack.errors import CopyError
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
+    from nbdlpack.devices import Device
+    from nbdlpack.dtypes import DType
+    from nbdlpack.layout import Shape, Steps
     from nbdlpack.native import View
+
+    V = TypeVar("V", bound=View)
+
+__all__ = [
+    "CAUSES",
+    "Copy",
+    "Scope",
+    "allocate",
+    "copied",
+    "copy",
+    "is_shared",
+    "overwriting",
+    "reading",
+    "to_device",
+    "writing",
+]
+
+# -- what was copied
 
 
 class Copy(NamedTuple):
@@ -45,22 +66,15 @@ class Copy(NamedTuple):
 CAUSES: Final = (
     "a write to an array that shares its memory with a lazy copy",
     "a writable export by DLPack of an array that shares its memory with a lazy copy",
-    "a writable buffer or NumPy view of an array that shares its memory with a lazy copy",
-    "the address of an array that shares its memory with a lazy copy was asked for",
+    "a writable buffer, NumPy view or address of an array that shares its memory with a lazy copy",
+    "a writable buffer, NumPy view or address of an array that shares its memory with a lazy copy",
     "materialize() was called",
 )
-"""Why a storage moves, by the native layer's numbers."""
+"""Why a storage moves, by the native layer's numbers.  NumPy, refused a buffer, asks for an address: one cause."""
 
 
-class Watching(NamedTuple):
-    """What a context wants to know of copies."""
-
-    logs: tuple[list[Copy], ...] = ()
-    forbidden: bool = False
-
-
-_watching: contextvars.ContextVar[Watching] = contextvars.ContextVar("nbdlpack.copies", default=Watching())
-_counting = threading.Lock()
+_scopes: contextvars.ContextVar[tuple[Scope, ...]] = contextvars.ContextVar("nbdlpack.copies", default=())
+_counting = threading.RLock()  # a signal's handler, or a finaliser, may come in between
 _NOT_THE_USERS: Final = frozenset({"nbdlpack", "contextlib", "copy", "numpy"})
 
 
@@ -68,19 +82,23 @@ class Scope:
     """A `with` block inside which copies are watched, in this context only."""
 
     def __init__(self, *, forbidden: bool) -> None:
-        self._log: list[Copy] | None = None if forbidden else []
-        self._tokens: list[contextvars.Token[Watching]] = []
+        self.log: list[Copy] | None = None if forbidden else []
+        self.entered = 0
 
     def __enter__(self) -> Any:
-        now = _watching.get()
-        new = Watching(now.logs, forbidden=True) if self._log is None else now._replace(logs=(*now.logs, self._log))
-        self._tokens.append(_watching.set(new))
+        _scopes.set((*_scopes.get(), self))
+        self.entered += 1
         _count_watchers(1)
-        return self if self._log is None else self._log
+        return self if self.log is None else self.log
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         _count_watchers(-1)
-        _watching.reset(self._tokens.pop())
+        self.entered -= 1
+        # What was there on entry need not be what is left: generators end in any order, and in other contexts too.
+        left = list(_scopes.get())
+        if self in left:
+            left.remove(self)
+            _scopes.set(tuple(left))
 
 
 def _count_watchers(n: int) -> None:
@@ -98,7 +116,7 @@ def copied(nbytes: int, source: str, target: str, cause: str, *, asked: bool) ->
     source, target : str
         The devices.
     cause : str
-        Why, in words that follow "a copy was needed:".
+        Why, in words.
     asked : bool
         Whether the user asked for it by name.
 
@@ -111,34 +129,43 @@ def copied(nbytes: int, source: str, target: str, cause: str, *, asked: bool) ->
         _tell(nbytes, source, target, cause, asked=asked)
 
 
-def _tell(nbytes: int, source: str, target: str, cause: str, *, asked: bool) -> None:
-    watching = _watching.get()
-    if watching.forbidden and not asked:
+_BY_NAME: Final = "Ask for the copy by name, as x.copy() or copy=True do"
+_BEFORE: Final = "Give the array memory of its own first, by nd.materialize(x)"
+
+
+def _tell(nbytes: int, source: str, target: str, cause: str, *, asked: bool, remedy: str = _BY_NAME) -> None:
+    scopes = [scope for scope in _scopes.get() if scope.entered]
+    forbidden = any(scope.log is None for scope in scopes)
+    if forbidden and not asked:
         way = f"on {source}" if source == target else f"from {source} to {target}"
         msg = (
             f"no_copies() is in effect, and {nbytes} bytes would be copied {way}: {cause}. "
-            "Ask for the copy by name, as x.copy() or copy=True do, or leave the no_copies() block."
+            f"{remedy}, or leave the no_copies() block."
         )
         raise CopyError(msg)
-    if watching.logs:
-        copy = Copy(nbytes, source, target, cause, asked, _user_line())
-        for log in watching.logs:
-            log.append(copy)
+    logs = [scope.log for scope in scopes if scope.log is not None]
+    if logs:
+        record = Copy(nbytes, source, target, cause, asked, _user_line())
+        for log in logs:
+            log.append(record)
 
 
 def _user_line() -> str:
     """Return the innermost line that is neither this library's nor of a module through which it is called."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_USERS:
         frame = frame.f_back
     return "unknown" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _moving(nbytes: int, cause: int) -> None:
-    _tell(nbytes, "cpu", "cpu", CAUSES[cause], asked=cause == native.BY_NAME)
+    host = str(devices.host)  # the native layer moves host memory alone
+    _tell(nbytes, host, host, CAUSES[cause], asked=cause == native.BY_NAME, remedy=_BEFORE)
 
 
 native.watch.moving = _moving
+
+# -- writing, and reading without being written to
 
 
 class writing:  # noqa: N801 - reads as the statement that it is
@@ -159,17 +186,17 @@ class writing:  # noqa: N801 - reads as the statement that it is
         If x shares its memory and there is none to move to.
     """
 
-    __slots__ = ("_cause", "_x")
+    __slots__ = ("_cause", "_hold", "_x")
 
     def __init__(self, x: View, cause: int = native.FOR_WRITE) -> None:
         self._x, self._cause = x, cause
 
     def __enter__(self) -> View:
-        self._x._begin_write(self._cause)
+        self._hold = self._x._begin_write(self._cause)
         return self._x
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._x._end_write()
+        self._x._end_write(self._hold)
 
 
 class reading:  # noqa: N801
@@ -181,17 +208,17 @@ class reading:  # noqa: N801
         What is read.
     """
 
-    __slots__ = ("_x",)
+    __slots__ = ("_hold", "_x")
 
     def __init__(self, x: View) -> None:
         self._x = x
 
     def __enter__(self) -> View:
-        self._x._begin_read()
+        self._hold = self._x._begin_read()
         return self._x
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._x._end_read()
+        self._x._end_read(self._hold)
 
 
 class overwriting:  # noqa: N801
@@ -213,19 +240,19 @@ class overwriting:  # noqa: N801
         If x shares its memory and there is none to move to.
     """
 
-    __slots__ = ("_target", "_x")
+    __slots__ = ("_hold", "_target", "_x")
 
     def __init__(self, x: View) -> None:
         self._x = x
 
     def __enter__(self) -> View:
-        target: View = self._x._begin_overwrite(native.FOR_WRITE)
+        self._hold, target = self._x._begin_overwrite(native.FOR_WRITE)
         self._target: View | None = target
-        return target
+        return target  # type: ignore[no-any-return]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         target, self._target = self._target, None
-        self._x._end_overwrite(target, 1 if kind is None else 0)
+        self._x._end_overwrite(self._hold, target, 1 if kind is None else 0)
 
 
 def is_shared(x: View) -> bool:
@@ -233,4 +260,55 @@ def is_shared(x: View) -> bool:
     return x._state()[2] > 1
 
 
-__all__ = ["CAUSES", "Copy", "Scope", "copied", "is_shared", "overwriting", "reading", "writing"]
+# -- new storages
+
+
+def allocate(cls: type[V], device: Device, shape: Shape, dtype: DType, steps: Steps) -> V:
+    """Return an array in new memory, with the steps of some compact layout."""
+    if steps == layout.c_steps(shape):
+        return device.empty(cls, shape, dtype)
+    slowest_first = sorted(range(len(shape)), key=lambda axis: (-steps[axis], -shape[axis]))
+    base = device.empty(cls, tuple([shape[axis] for axis in slowest_first]), dtype)
+    new: V = base._view(cls, 0, dtype, 0, shape, steps)
+    return new
+
+
+def copy(x: View, cls: type[V], order: str, cause: str, *, asked: bool, dtype: DType | None = None) -> V:
+    """Return a copy that is made at once, in compact layout.
+
+    Parameters
+    ----------
+    x : View
+        What is copied.
+    cls : type
+        The class of the copy.
+    order : {'C', 'F', 'A', 'K'}
+        Its layout.
+    cause, asked
+        What `copied` is told.
+    dtype : dtype, optional
+        That of x if not given.
+
+    Returns
+    -------
+    View
+        Writable, of the same shape, on the same device; shares nothing.
+    """
+    kind = x.dtype if dtype is None else dtype
+    device, shape = devices.of(x), x.shape
+    steps = layout.compact_steps(shape, x._steps, order, x._contiguous)
+    copied(prod(shape) * kind.itemsize, str(device), str(device), cause, asked=asked)
+    new = allocate(cls, device, shape, kind, steps)
+    with reading(x):
+        device.assign(new, x)
+    return new
+
+
+def to_device(x: V, cls: type[V], target: Device, cause: str) -> V:
+    """Return an array on a device: itself if it is there, else a copy in C order, whose cause `copied` is told."""
+    source = devices.of(x)
+    if source is target:
+        return x
+    copied(x.nbytes, str(source), str(target), cause, asked=True)
+    with reading(x):
+        return target.from_host(cls, source.to_host(x))

@@ -1,8 +1,9 @@
 """The one table of elementwise functions.
 
-A row names a function, gives NumPy's ufunc that says what it is (its result types, its errors, and on the cpu device
-its values), and the operator's sign if it is one.  To add a function: a row here, a public line in
-`nbdlpack.functions.elementwise`, and for devices that run kernels a scalar function in `nbdlpack.kernels`.
+A row names a function and gives NumPy's ufunc that says what it is: its result types, its errors, and on the cpu device
+its values.  The rest of a row documents it.  To add a function: a row here, a public line in
+`nbdlpack.functions.elementwise`, its name in ``nbdlpack/__init__.py``, and for devices that run kernels a scalar
+function in `nbdlpack.kernels`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ class Row(NamedTuple):
     ufunc: np.ufunc
     does: str
     """What it returns, in words that follow "Return"."""
-    sign: str = ""
-    """The operator's, if it is one."""
+    operator: str = ""
+    """What does the same in Python's language, if anything does."""
     example: tuple[str, str] = ("", "")
     """Arguments, and what the function returns for them."""
 
@@ -30,7 +31,7 @@ TABLE: Final = (
         "abs",
         np.absolute,
         "the absolute value",
-        "abs",
+        "abs(x)",
         example=("nd.array([-1, 2])", "array([1, 2])"),
     ),
     Row(
@@ -49,7 +50,7 @@ TABLE: Final = (
         "add",
         np.add,
         "the sum",
-        "+",
+        "x1 + x2",
         example=("nd.array([1, 2]), 2", "array([3, 4])"),
     ),
     Row(
@@ -86,42 +87,42 @@ TABLE: Final = (
         "bitwise_and",
         np.bitwise_and,
         "the bits set in both",
-        "&",
+        "x1 & x2",
         example=("nd.array([1, 2]), 2", "array([0, 2])"),
     ),
     Row(
         "bitwise_invert",
         np.invert,
         "the bits inverted",
-        "~",
+        "~x",
         example=("nd.array([0, 1])", "array([-1, -2])"),
     ),
     Row(
         "bitwise_left_shift",
         np.left_shift,
         "the bits shifted to the left",
-        "<<",
+        "x1 << x2",
         example=("nd.array([1, 2]), 2", "array([4, 8])"),
     ),
     Row(
         "bitwise_or",
         np.bitwise_or,
         "the bits set in either",
-        "|",
+        "x1 | x2",
         example=("nd.array([1, 2]), 2", "array([3, 2])"),
     ),
     Row(
         "bitwise_right_shift",
         np.right_shift,
         "the bits shifted to the right",
-        ">>",
+        "x1 >> x2",
         example=("nd.array([1, 2]), 2", "array([0, 0])"),
     ),
     Row(
         "bitwise_xor",
         np.bitwise_xor,
         "the bits set in exactly one",
-        "^",
+        "x1 ^ x2",
         example=("nd.array([1, 2]), 2", "array([3, 0])"),
     ),
     Row(
@@ -158,14 +159,14 @@ TABLE: Final = (
         "divide",
         np.true_divide,
         "the quotient",
-        "/",
+        "x1 / x2",
         example=("nd.array([1, 2]), 4", "array([0.25, 0.5 ])"),
     ),
     Row(
         "equal",
         np.equal,
         "whether the two are equal",
-        "==",
+        "x1 == x2",
         example=("nd.array([1, 2]), 2", "array([False,  True])"),
     ),
     Row(
@@ -190,21 +191,21 @@ TABLE: Final = (
         "floor_divide",
         np.floor_divide,
         "the quotient rounded down",
-        "//",
+        "x1 // x2",
         example=("nd.array([1, 5]), 2", "array([0, 2])"),
     ),
     Row(
         "greater",
         np.greater,
         "whether the first is greater",
-        ">",
+        "x1 > x2",
         example=("nd.array([1, 2]), 2", "array([False, False])"),
     ),
     Row(
         "greater_equal",
         np.greater_equal,
         "whether the first is greater or equal",
-        ">=",
+        "x1 >= x2",
         example=("nd.array([1, 2]), 2", "array([False,  True])"),
     ),
     Row(
@@ -235,14 +236,14 @@ TABLE: Final = (
         "less",
         np.less,
         "whether the first is less",
-        "<",
+        "x1 < x2",
         example=("nd.array([1, 2]), 2", "array([ True, False])"),
     ),
     Row(
         "less_equal",
         np.less_equal,
         "whether the first is less or equal",
-        "<=",
+        "x1 <= x2",
         example=("nd.array([1, 2]), 2", "array([ True,  True])"),
     ),
     Row(
@@ -315,14 +316,14 @@ TABLE: Final = (
         "multiply",
         np.multiply,
         "the product",
-        "*",
+        "x1 * x2",
         example=("nd.array([1, 2]), 2", "array([2, 4])"),
     ),
     Row(
         "negative",
         np.negative,
         "the negative",
-        "-",
+        "-x",
         example=("nd.array([1, -2])", "array([-1,  2])"),
     ),
     Row(
@@ -335,21 +336,21 @@ TABLE: Final = (
         "not_equal",
         np.not_equal,
         "whether the two differ",
-        "!=",
+        "x1 != x2",
         example=("nd.array([1, 2]), 2", "array([ True, False])"),
     ),
     Row(
         "positive",
         np.positive,
         "the number itself",
-        "+",
+        "+x",
         example=("nd.array([1, -2])", "array([ 1, -2])"),
     ),
     Row(
         "pow",
         np.power,
         "the first to the power of the second",
-        "**",
+        "x1 ** x2",
         example=("nd.array([2, 3]), 2", "array([4, 9])"),
     ),
     Row(
@@ -362,7 +363,7 @@ TABLE: Final = (
         "remainder",
         np.remainder,
         "the remainder, with the sign of the divisor",
-        "%",
+        "x1 % x2",
         example=("nd.array([5, -5]), 3", "array([2, 1])"),
     ),
     Row(
@@ -411,7 +412,7 @@ TABLE: Final = (
         "subtract",
         np.subtract,
         "the difference",
-        "-",
+        "x1 - x2",
         example=("nd.array([1, 2]), 2", "array([-1,  0])"),
     ),
     Row(

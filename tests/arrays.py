@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import nbdlpack as nd
-from nbdlpack import dtypes
+from nbdlpack import devices, dtypes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def pair(dtype: Any, layout: str = "C") -> tuple[nd.ndarray, np.ndarray[Any, Any
 
 def bits(a: Any) -> Any:
     """Return values that compare equal if the bytes do, NaN or not."""
-    a = np.ascontiguousarray(a._host(0) if isinstance(a, nd.ndarray) else a)
+    a = np.ascontiguousarray(devices.of(a).to_host(a) if isinstance(a, nd.ndarray) else a)
     return a.reshape(-1).view(np.uint8).tolist()
 
 

@@ -554,3 +554,77 @@ def test_copies_are_lazy_and_keep_the_layout(copying):
     assert not nd.is_shared(z)
     assert_same(z, values(np.float32)[::2])
     assert all(d in NUMPY_DTYPES for d in (x.dtype, y.dtype))
+
+
+@pytest.mark.parametrize(
+    "shape", [np.array([3, 2]), nd.array([3, 2]), range(3, 1, -1), [3, -1], (np.int8(3), nd.array(2))], ids=repr
+)
+def test_any_sequence_of_integers_is_a_shape(shape):
+    assert_same(nd.arange(6).reshape(shape), np.arange(6).reshape(3, 2))
+
+
+def test_what_is_no_shape():
+    for shape in ("a", 6.0, (3, 2.0), None, [[3, 2]]):
+        with pytest.raises(TypeError, match="must be an integer or a sequence of integers"):
+            nd.arange(6).reshape(shape)
+
+
+@pytest.mark.parametrize("axes", [np.array([1, 0]), nd.array([1, 0]), range(1, -1, -1), [1, 0]], ids=repr)
+def test_any_sequence_of_integers_is_an_order_of_axes(axes):
+    assert_same(nd.arange(6).reshape(2, 3).transpose(axes), np.arange(6).reshape(2, 3).T)
+
+
+@pytest.mark.parametrize("axis", [np.int64(0), nd.array(1), (0, 1), [0, 2]], ids=repr)
+def test_expand_dims_takes_integers_of_any_kind(axis):
+    numpys = axis._host(0) if isinstance(axis, nd.ndarray) else axis
+    assert nd.expand_dims(nd.ones(3), axis).shape == np.expand_dims(np.ones(3), numpys).shape
+
+
+def test_ravel_in_order_k_leaves_broadcast_axes_where_they_are():
+    for shape in ((3,), (3, 1), (1, 3), (2, 1, 3)):
+        n = int(np.prod(shape))
+        x, a = nd.arange(n).reshape(shape), np.arange(n).reshape(shape)
+        for to in ((2, *shape), (2, *shape[:-1], 3)):
+            y, b = nd.broadcast_to(x, to), np.broadcast_to(a, to)
+            for z, c in ((y, b), (y.T, b.T), (y[..., ::-1], b[..., ::-1])):
+                assert_same(z.ravel("K"), c.ravel("K"))
+                assert_same(z.flatten("K"), c.flatten("K"))
+
+
+def test_a_view_of_nothing():
+    for shape in ((3, 0), (0,), (2, 0, 4)):
+        for to in ("c16", "f4", "u1"):
+            assert nd.zeros(shape).view(to).shape == np.zeros(shape).view(to).shape
+
+
+def test_membership_of_what_is_no_number():
+    x = nd.arange(3)
+    for value in (None, "a", object(), {}):
+        assert value not in x
+    assert 1 in x
+    assert [0, 1, 2] in x
+
+
+def test_complex_numbers_are_no_real_ones():
+    for convert in (int, float):
+        with pytest.raises(TypeError):
+            convert(nd.array(1j))
+    assert complex(nd.array(1j)) == 1j
+
+
+def test_bytes_in_an_order():
+    x, a = nd.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3)
+    for order in ("C", "F", "A"):
+        assert x.tobytes(order) == a.tobytes(order)
+        assert x.T.tobytes(order=order) == a.T.tobytes(order=order)
+
+
+def test_concat_casts_as_numpy_does():
+    assert_same(nd.concat([nd.arange(2), nd.ones(1)], dtype="f4"), np.concat([np.arange(2), np.ones(1)], dtype="f4"))
+    for joined in (nd.concat, nd.stack):
+        with pytest.raises(TypeError, match="same_kind"):
+            joined([nd.arange(2), nd.ones(2)], dtype="i4")
+
+
+def test_tab_completion_offers_what_is_public():
+    assert {name for name in dir(nd) if not name.startswith("__")} <= set(nd.__all__)

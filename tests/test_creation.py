@@ -266,10 +266,20 @@ def test_masked_data_is_refused():
     masked = np.ma.masked_array([1.0, 2.0], [False, True])
 
     class Interface:
-        __array_interface__ = {**np.zeros(2).__array_interface__, "mask": np.ones(2, bool)}
+        def __init__(self):
+            self.__array_interface__ = {**np.zeros(2).__array_interface__, "mask": np.ones(2, bool)}
 
     for data in (masked, Interface()):
         for function in (nd.asarray, nd.array, nd.ascontiguousarray):
             with pytest.raises(ValueError, match="with a mask"):
                 function(data)
     assert nd.asarray(masked.filled(0)).tolist() == [1, 0]
+
+
+def test_arange_by_name():
+    assert_same(nd.arange(stop=5), np.arange(stop=5))
+    assert_same(nd.arange(start=1, stop=5, step=2), np.arange(start=1, stop=5, step=2))
+    assert_same(nd.arange(0, None, 2), np.arange(0, None, 2))
+    for args in ((), (None,), (None, None)):
+        with pytest.raises(TypeError, match="start and stop are both None"):
+            nd.arange(*args)

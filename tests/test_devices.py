@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -13,9 +15,11 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
-from nbdlpack import devices
+from nbdlpack import devices, native
 from nbdlpack.devices import base
 from tests.arrays import DTYPES, assert_same, values
+from tests.dlpack.producers import Tensor
+from tests.pretend import Pretend
 
 
 def test_values():
@@ -147,3 +151,111 @@ def test_operands_on_several_devices(monkeypatch, tape):
     monkeypatch.setattr(devices, "of", lambda view: found.get(id(view), devices.named("cpu")))
     with pytest.raises(nd.errors.DeviceError, match=r"on devices cpu and tape: bring them together, x\.to_device"):
         np.add(x, y)
+
+
+# -- a second device: what stands above the devices knows none of them by name
+
+
+@pytest.fixture
+def pretend():
+    device = Pretend()
+    base.register(device)
+    yield device
+    del base._named["pretend"], base._numbered[device.dlpack]
+    native.importable[device.dlpack[0]] = 0
+
+
+def written(change):
+    """Return a function that makes a change of an array in place and returns it."""
+
+    def function(x):
+        change(x)
+        return x
+
+    return function
+
+
+ON_ONE_DEVICE = {
+    "binary": lambda x: x + x,
+    "comparison": lambda x: x < x[::-1],
+    "scalar": lambda x: x * 2,
+    "scalar again": lambda x: [x * 2, x * 2][1],  # the second time result types are known
+    "unary": lambda x: [-x, -x][1],
+    "power": lambda x: x**2,
+    "in place": written(lambda x: x.__iadd__(x)),
+    "in place, by a scalar": written(lambda x: x.__imul__(2)),
+    "function": lambda x: nd.sqrt(x),
+    "out": lambda x: nd.add(x, 1, out=nd.empty_like(x)),
+    "where": lambda x: nd.add(x, 1, out=x, where=x > 2),
+    "matmul": lambda x: x @ x.T,
+    "sum": lambda x: x.sum(0),
+    "mean": lambda x: x.mean(),
+    "argmax": lambda x: x.argmax(1),
+    "ufunc.reduce": lambda x: np.multiply.reduce(x),
+    "ufunc.at": written(lambda x: np.add.at(x, ([0, 0], [1, 1]), 1)),
+    "slice": lambda x: x[:, ::-2],
+    "gather": lambda x: x[[1, 0, 1]],
+    "mask": lambda x: x[x > 1],
+    "set": written(lambda x: x.__setitem__((slice(None), 1), 7)),
+    "set part of a mask": written(lambda x: x.__setitem__(x > 2, 0)),
+    "fill": written(lambda x: x.fill(3)),
+    "copy": lambda x: x.copy(),
+    "copy in another order": lambda x: x.copy("F"),
+    "reshape by a copy": lambda x: x.T.reshape(-1),
+    "astype": lambda x: x.astype(nd.float32),
+    "like": lambda x: nd.ones_like(x),
+    "concat": lambda x: nd.concat([x, x]),
+    "imag": lambda x: x.imag,
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)),
+    "pickle of Fortran's order": lambda x: pickle.loads(pickle.dumps(x.T)),
+    "deepcopy": copy.deepcopy,
+    "from_dlpack": lambda x: nd.from_dlpack(x),
+    "from_dlpack of a capsule": lambda x: nd.from_dlpack(x.__dlpack__()),
+    "from_dlpack with a copy": lambda x: nd.from_dlpack(x, copy=True),
+    "read-only": lambda x: nd.from_dlpack(nd.dlpack.ReadOnlyTensorWrapper(x)),
+}
+
+
+@pytest.mark.parametrize("case", ON_ONE_DEVICE)
+def test_every_operation_stays_on_the_device(pretend, case):
+    a = np.arange(6.0).reshape(2, 3)
+    function = ON_ONE_DEVICE[case]
+    found = function(nd.asarray(a, device=pretend, copy=True))
+    assert found.device is pretend
+    assert_same(found, function(nd.asarray(a, copy=True)).to_device("cpu"))
+
+
+def test_arrays_are_made_on_the_device(pretend):
+    with nd.device(pretend):
+        for x in (nd.zeros(3), nd.arange(3), nd.eye(2), nd.linspace(0, 1, 3), nd.full(2, 7), nd.array([1, 2])):
+            assert x.device is pretend
+            assert repr(x).endswith(", device='pretend')")
+
+
+def test_between_devices(pretend):
+    x = nd.arange(6).reshape(2, 3)
+    y = x.to_device("pretend")
+    assert y.device is pretend
+    for back in (y.to_device("cpu"), nd.from_dlpack(y, device="cpu"), nd.from_dlpack(y.__dlpack__(dl_device=(1, 0)))):
+        assert back.device == "cpu"
+        assert_same(back, x.to_device("cpu"))
+    assert nd.from_dlpack(x, device=pretend).device is pretend
+    with pytest.raises(BufferError, match="without a copy"):
+        nd.from_dlpack(y, device="cpu", copy=False)
+    with pytest.raises(BufferError, match="cannot be exported to"):
+        y.__dlpack__(dl_device=(1, 0), copy=False)
+    for operate in (lambda: x + y, lambda: x.__iadd__(y), lambda: y.__iadd__(x)):
+        with pytest.raises(nd.errors.DeviceError, match="bring them together"):
+            operate()
+    with pytest.raises(BufferError, match="not in host memory"):
+        np.asarray(y)
+    with pytest.raises(BufferError, match="not in host memory"):
+        memoryview(y)
+
+
+def test_host_memory_is_the_cpus_whatever_its_number():
+    x = nd.from_dlpack(Tensor(np.arange(3), device=(1, 7)).capsule())
+    assert x.device == "cpu"
+    assert repr(x) == "array([0, 1, 2])"
+    assert_same(x + 1, np.arange(1, 4))
+    assert nd.from_dlpack(x, device="cpu", copy=False).device == "cpu"

@@ -251,3 +251,100 @@ def test_duplicate_indices_last_wins():
     x = nd.zeros(3)
     x[[1, 1, 1]] = [1, 2, 3]
     assert x.tolist() == [0, 3, 0]
+
+
+# -- values and keys that NumPy takes in a way of its own
+
+
+@pytest.mark.parametrize("step", [10**30, -(10**30), 2**62, -(2**63)])
+def test_steps_that_no_memory_has(step):
+    x, a = nd.arange(12).reshape(3, 4), np.arange(12).reshape(3, 4)
+    assert_same(x[::step], a[::step])
+    assert_same(x[:, 1::step], a[:, 1::step])
+    assert_same(x[0][::step], a[0][::step])
+
+
+@pytest.mark.parametrize("part", [([0, 1], [1, 1]), (nd.array([0, 1]), nd.array([1, 1])), (0, 1), (0, [1])])
+def test_a_subclass_of_tuple_is_a_tuple(part):
+    class Pair(tuple):
+        __slots__ = ()
+
+    x, a = nd.arange(4).reshape(2, 2), np.arange(4).reshape(2, 2)
+    assert_same(x[Pair(part)], a[tuple([ours(k) if isinstance(k, nd.ndarray) else k for k in part])])
+
+
+def test_a_slice_with_arrays_for_bounds():
+    x, a = nd.arange(3), np.arange(3)
+    x[nd.array(1) :] = a[np.array(1) :] = 7
+    assert_same(x, a)
+    for bound in (np.array([1, 2]), nd.array([1, 2])):
+        with pytest.raises(TypeError):
+            x[bound:] = 1
+    assert_same(x, a)
+
+
+OUT_OF_RANGE = [300, -1, [1, 300], [1, -1], range(299, 301), float("nan"), [float("inf"), 1], 1j, [1, 1j]]
+NO_NUMBERS = ["a", ["1", "b"], {}, None, object()]
+
+
+@pytest.mark.parametrize("value", OUT_OF_RANGE + NO_NUMBERS, ids=repr)
+@pytest.mark.parametrize("key", [slice(None), slice(0, 2), [0, 1], np.array([True, True, False]), ...], ids=repr)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_value_that_cannot_be_converted_changes_nothing(key, value, shared):
+    x, a = nd.array([1, 2, 3], np.uint8), np.array([1, 2, 3], np.uint8)
+    clone = x.copy() if shared else None
+    before = x._state()
+    with pytest.raises((TypeError, ValueError, OverflowError)) as expected:
+        a[key] = value
+    with pytest.raises((TypeError, ValueError, OverflowError)) as found:
+        x[key] = value
+    assert (
+        isinstance(found.value, expected.type) or isinstance(expected.value, found.type) or expected.type is TypeError
+    )
+    assert x._state() == before
+    assert x.tolist() == [1, 2, 3]
+    assert clone is None or clone.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(slice(1, None), [1, 2, 3]), ([0, 1], [1, 2, 3]), ([0, 9], 1), (slice(2), nd.ones((2, 1))), (5, 1), ("a", 1)],
+    ids=repr,
+)
+def test_a_write_that_does_not_fit_moves_nothing(key, value):
+    x = nd.arange(3)
+    clone = x.copy()
+    before = x._state()
+    with pytest.raises((IndexError, ValueError)):
+        x[key] = value
+    assert x._state() == before
+    assert nd.is_shared(clone)
+
+
+@pytest.mark.parametrize("value", [[7], (7,), range(1), [[7]], np.array([7]), nd.array([7]), nd.array([[7]])], ids=repr)
+def test_an_element_is_no_sequence(value):
+    x = nd.arange(3)
+    with pytest.raises(ValueError, match="setting an array element with a sequence"):
+        x[0] = value
+    with pytest.raises(ValueError, match="setting an array element with a sequence"):
+        x.fill(value)
+    y = nd.array(5)
+    with pytest.raises(ValueError, match="setting an array element with a sequence"):
+        y[()] = value
+    x[0, ...] = np.array([7])  # which is no element, but an array without dimensions
+    assert x.tolist() == [7, 1, 2]
+
+
+def test_lists_have_no_more_dimensions_than_what_they_are_written_to():
+    x = nd.arange(3)
+    with pytest.raises(ValueError, match="the value has 2 dimensions, not 1"):
+        x[:] = [[1, 2, 3]]
+    x[:] = nd.array([[4, 5, 6]])
+    assert x.tolist() == [4, 5, 6]
+
+
+def test_text_is_read_as_numbers():
+    x, a = nd.zeros(3), np.zeros(3)
+    for value in ("5.5", ["1", "2", "3"], np.array(["4", "5", "6"]), b"7"):
+        x[:] = a[:] = value
+        assert_same(x, a)

@@ -146,3 +146,10 @@ def test_axes():
 def test_unknown_order(order):
     with pytest.raises(ValueError, match="must be one of 'C', 'F', 'A', 'K'"):
         layout.check_order(order)
+
+
+@pytest.mark.parametrize("shape", [(1 << 57,), (1 << 40, 1 << 40), (1 << 31, 1 << 31, 4), (1 << 32, 1 << 32)], ids=str)
+def test_a_shape_of_more_elements_than_can_be_counted(shape):
+    with pytest.raises(ValueError, match="more elements than can be counted"):
+        layout.broadcast_steps((1,), (1,), shape)
+    assert layout.broadcast_steps((1,), (1,), (0, *shape)) == (0,) * (len(shape) + 1)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -126,3 +127,28 @@ def test_a_missing_device_loads_on_the_cpu():
 def test_devices_and_dtypes_are_picklable():
     assert pickle.loads(pickle.dumps(devices.named("cpu"))) is devices.named("cpu")
     assert pickle.loads(pickle.dumps(nd.zeros(1, nd.bfloat16).dtype)) == nd.bfloat16
+
+
+def test_a_deep_copy_of_what_leads_back_to_itself():
+    x = nd.arange(3).view(Labelled)
+    x.label = [x, {"again": x}]
+    y = copy.deepcopy(x)
+    assert y is not x
+    assert y.label[0] is y
+    assert y.label[1]["again"] is y
+    pair = [nd.arange(2)] * 2
+    first, second = copy.deepcopy(pair)
+    assert first is second
+    assert first is not pair[0]
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (8,), (2, 3)])
+@pytest.mark.parametrize("data", [b"", b"1234", bytes(24), bytes(64)], ids=len)
+def test_data_of_another_size_is_refused(shape, data):
+    x = nd.zeros(shape, dtype=nd.float32)
+    pickled = pickle.dumps(x, 5, buffer_callback=lambda _: None)
+    if len(data) == x.nbytes:
+        assert pickle.loads(pickled, buffers=[data]).shape == shape
+        return
+    with pytest.raises(ValueError, match=f"data has {len(data)} bytes"):
+        pickle.loads(pickled, buffers=[data])

@@ -69,7 +69,7 @@ def test_subclass():
 
 
 def test_device_is_said_where_it_is_not_the_cpu(monkeypatch):
-    monkeypatch.setattr(type(devices.named("cpu")), "kind", "tape")
+    monkeypatch.setattr(devices, "host", None)
     monkeypatch.setattr(type(devices.named("cpu")), "__str__", lambda self: "tape:1")
     assert repr(nd.arange(2)) == "array([0, 1], device='tape:1')"
     assert str(nd.arange(2)) == "[0 1]"
@@ -78,3 +78,21 @@ def test_device_is_said_where_it_is_not_the_cpu(monkeypatch):
 def test_corners():
     a = np.arange(400).reshape(20, 20)
     assert np.array_equal(printing.corners(nd.asarray(a), 2), a[np.ix_([0, 1, 2, -2, -1], [0, 1, 2, -2, -1])])
+
+
+@pytest.mark.parametrize(
+    "formatter", [{"all": lambda value: "X"}, {"float": lambda value: f"{value:.1f}"}, {"int": hex}]
+)
+@pytest.mark.parametrize("a", [np.arange(30), np.linspace(0, 1, 2000).reshape(40, 50)], ids=["int", "float"])
+def test_formatters(a, formatter):
+    for options in ({"threshold": 5}, {}):
+        with np.printoptions(formatter=formatter, **options):
+            assert repr(nd.asarray(a)) == repr(a)
+            assert str(nd.asarray(a)) == str(a)
+
+
+def test_no_edge_items():
+    a = np.full((30, 30), 5)
+    with np.printoptions(threshold=5, edgeitems=0):
+        assert repr(nd.asarray(a)) == repr(a)
+        assert str(nd.asarray(a)) == str(a)

@@ -162,3 +162,31 @@ def test_output_that_overlaps_the_array_is_written_last(name):
         expected[1] = getattr(a, name)(axis=0)
         assert_same(x, expected)
         assert y is None or y.tolist() == a.tolist()
+
+
+def test_a_mean_of_halves_does_not_overflow():
+    x, a = nd.full(4, 60000, np.float16), np.full(4, 60000, np.float16)
+    assert_same(x.mean(), a.mean())
+    assert_same(x.reshape(2, 2).mean(0), a.reshape(2, 2).mean(0))
+    assert_same(np.mean(x), np.mean(a))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"])
+def test_an_array_without_dimensions_has_an_axis(name):
+    for axis in (0, -1):
+        assert_same(getattr(nd.array(5), name)(axis), getattr(np.array(5), name)(axis))
+    with pytest.raises(nd.errors.AxisError):
+        getattr(nd.array(5), name)(1)
+
+
+@pytest.mark.parametrize("name", ["std", "var"])
+def test_a_mean_that_is_known(name):
+    x, a = nd.array([[1.0, 2], [3, 5]]), np.array([[1.0, 2], [3, 5]])
+    assert_same(getattr(x, name)(0, mean=nd.ones((1, 2))), getattr(a, name)(0, mean=np.ones((1, 2))))
+    assert_same(getattr(np, name)(x, axis=0, mean=nd.ones((1, 2))), getattr(np, name)(a, axis=0, mean=np.ones((1, 2))))
+
+
+@pytest.mark.parametrize("out", ["a", [0.0], (nd.zeros(()),)], ids=repr)
+def test_out_is_an_array(out):
+    with pytest.raises(TypeError, match="but must be an array"):
+        nd.ones(3).sum(out=out)

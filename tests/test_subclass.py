@@ -126,3 +126,17 @@ def test_subclass_that_overrides_the_export():
     assert Plain.__dlpack_c_exchange_api__ is nd.ndarray.__dlpack_c_exchange_api__
     with pytest.raises(BufferError, match="never"):
         np.from_dlpack(nd.zeros(3).view(Refusing))
+
+
+def test_writing_makes_no_instance_of_a_subclass():
+    died = []
+
+    class Counted(nd.ndarray):
+        def __del__(self):
+            died.append(self.shape)
+
+    x = nd.zeros((2, 3)).view(Counted)
+    x[0] = 1
+    x[1, 1:] = 2
+    x[...] = 3
+    assert died == []

@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
     from nbdlpack.native import View
 
-__all__ = ["KINDS", "Device", "default", "device", "named", "of", "set_default"]
+__all__ = ["KINDS", "Device", "default", "device", "host", "named", "numbered", "of", "set_default"]
 
 KINDS: Final = (CPU(),)
+host: Final = KINDS[0]
+"""The device of host memory, in which NumPy's arrays, buffers and pickles are."""
 
 for _device in KINDS:
     base.register(_device)
 
 named = base.named
+numbered = base.numbered
 
 
 def of(x: View) -> Device:

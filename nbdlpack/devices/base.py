@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import numpy as np
 
-from nbdlpack import native
+from nbdlpack import dtypes, native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,6 +49,8 @@ REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
 """The reductions, and what of NumPy says what each of them is: a ufunc's method, without a wrapper, or a function."""
 ACCUMULATING: Final = frozenset({"sum", "prod", "mean", "std", "var"})
 """The reductions whose intermediate results are larger or finer than their elements."""
+NARROW: Final = {name: dtypes.EXTENDED | ({np.dtype(np.float16)} if name == "mean" else set()) for name in ACCUMULATING}
+"""The dtypes of which these are computed in float32: NumPy does so for a mean of float16."""
 SEARCHING: Final = frozenset({"argmin", "argmax"})
 """The reductions that give positions: along one axis, or in the flattened array."""
 
@@ -141,7 +143,7 @@ class Device:
         """Apply a ufunc, element by element after broadcasting, with NumPy's options such as `where`."""
         raise NotImplementedError
 
-    def reduce(self, name: str, x: View, out: View, axes: tuple[int, ...], options: Mapping[str, Any]) -> None:
+    def reduce(self, name: str, x: View, out: Any, axes: tuple[int, ...], options: Mapping[str, Any]) -> None:
         """Reduce axes of an array by the reduction of that name, in the dtype of the output or `options["dtype"]`."""
         raise NotImplementedError
 
@@ -173,7 +175,7 @@ class Device:
         """Write ``x[key] = value``, for a key with index arrays or masks."""
         raise NotImplementedError
 
-    def at(self, ufunc: np.ufunc, x: View, key: Any, values: tuple[Any, ...]) -> None:
+    def at(self, ufunc: np.ufunc, x: Any, key: Any, values: tuple[Any, ...]) -> None:
         """Apply a ufunc in place at ``x[key]``, once for each time that a place is named."""
         raise NotImplementedError
 
@@ -211,5 +213,8 @@ def named(name: str | Device) -> Device:
 
 
 def numbered(number: tuple[int, int]) -> Device:
-    """Return the device that DLPack gives a type and a number."""
-    return _numbered[number]
+    """Return the device that DLPack gives a type and a number.
+
+    Some libraries number the memory of a kind of which there is one: whatever the number, it is that.
+    """
+    return _numbered.get(number) or _numbered[number[0], 0]

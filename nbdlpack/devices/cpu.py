@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 import numpy as np
 
 from nbdlpack import dtypes
-from nbdlpack.devices.base import ACCUMULATING, REDUCTIONS, SEARCHING, Device
+from nbdlpack.devices.base import NARROW, REDUCTIONS, SEARCHING, Device
 from nbdlpack.native import View
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ class CPU(Device):
     ) -> None:
         ufunc(*[read(x) for x in inputs], **_options(options, outputs))
 
-    def reduce(self, name: str, x: View, out: View, axes: tuple[int, ...], options: Mapping[str, Any]) -> None:
+    def reduce(self, name: str, x: View, out: Any, axes: tuple[int, ...], options: Mapping[str, Any]) -> None:
         function, a, target = REDUCTIONS[name], x._host(0), write(out)
         options = _options(options, None)
         if name in SEARCHING:
             # These take one axis or, in C order, all.
             function(a, axes[0] if len(axes) == 1 else None, target, **options)
-        elif x.dtype in dtypes.EXTENDED and name in ACCUMULATING:
+        elif x.dtype in NARROW.get(name, ()):
             # Added up in a type as narrow as these, a sum stops growing as soon as it is large: a bfloat16 at 256.
             options["dtype"] = options.get("dtype") or dtypes.FLOAT32
             target[...] = function(a, axes, **options)
@@ -83,8 +83,8 @@ class CPU(Device):
     def scatter(self, x: View, key: Any, value: Any) -> None:
         x._host(1)[_read_key(key)] = read(value)
 
-    def at(self, ufunc: np.ufunc, x: View, key: Any, values: tuple[Any, ...]) -> None:
-        ufunc.at(x._host(1), _read_key(key), *[read(value) for value in values])
+    def at(self, ufunc: np.ufunc, x: Any, key: Any, values: tuple[Any, ...]) -> None:
+        ufunc.at(write(x), _read_key(key), *[read(value) for value in values])
 
     def synchronize(self) -> None:
         """Do nothing: the CPU is done with an operation when the call returns."""

@@ -8,7 +8,7 @@ from nbdlpack import devices, native, storage
 from nbdlpack.dlpack.capsules import Capsule, ask, capsule_flags, check_name
 from nbdlpack.dlpack.description import is_usable
 from nbdlpack.dlpack.enums import IS_COPIED, READ_ONLY, device_words
-from nbdlpack.dlpack.producer import checked_copy, compact_copy
+from nbdlpack.dlpack.producer import checked_copy
 from nbdlpack.errors import ExchangeError
 from nbdlpack.native import View
 from nbdlpack.native.device_types import DLDeviceType
@@ -49,7 +49,7 @@ _TORCH_STATES: Final[tuple[tuple[Callable[[Any], bool], str, str], ...]] = (
 )
 
 
-def import_(cls: type[Any], x: Any, /, *, device: object = None, copy: object = None) -> Any:
+def import_(cls: type[Any], x: Any, /, *, device: object = None, copy: object = None, **unknown: object) -> Any:
     """Return an array over the memory of an object or capsule: `from_dlpack` with all that may be asked of it.
 
     Parameters
@@ -79,6 +79,9 @@ def import_(cls: type[Any], x: Any, /, *, device: object = None, copy: object = 
     BufferError
         If `x` cannot be imported, or not so; it is a ValueError as well if `device` cannot be had without a copy.
     """
+    if unknown:
+        msg = f"from_dlpack() got an unexpected keyword argument {min(unknown)!r}: it takes device and copy"
+        raise TypeError(msg)
     copy = checked_copy(copy)
     target = None if device is None else devices.named(device)  # type: ignore[arg-type]
     kind = type(x)
@@ -145,16 +148,14 @@ def _take(
 
 def _fit(x: Any, target: Device | None, *, copy: bool | None, copied: bool = False) -> Any:
     """Return an imported array as it was asked for: on that device, copied if it must be and is not yet."""
-    own = x.__dlpack_device__()
-    if target is not None and target.dlpack != own:
-        msg = f"x is on device ({device_words(*own)}) and cannot be had on {str(target)!r} "
+    if target is not None and target is not devices.of(x):
         if copy is False:
-            msg += "without a copy: pass copy=None or True"
+            own = device_words(*x.__dlpack_device__())
+            msg = f"x is on device ({own}) and cannot be had on {str(target)!r} without a copy: pass copy=None or True"
             raise ExchangeError(msg)
-        msg += "from here: move it in the library that it comes from"
-        raise BufferError(msg)
+        return storage.to_device(x, type(x), target, "from_dlpack(device=...)")
     if copy and not copied:
-        return compact_copy(x, type(x), "from_dlpack(copy=True)")
+        return storage.copy(x, type(x), "A", "from_dlpack(copy=True)", asked=True)
     return x
 
 
@@ -169,10 +170,15 @@ def is_plain_view(x: object) -> TypeGuard[View]:
 def _is_readable(x: Any) -> bool:
     """Return whether an object says that its memory is on a device that can be used here; True if it does not say."""
     try:
-        kind, number = x.__dlpack_device__()
+        found = x.__dlpack_device__()
     except AttributeError:
         return True
-    return is_usable(int(kind), int(number))
+    try:
+        kind, number = map(int, found)
+    except (TypeError, ValueError):
+        msg = f"{type(x).__qualname__}.__dlpack_device__ returned {found!r}, but must return a pair of integers"
+        raise TypeError(msg) from None
+    return is_usable(kind, number)
 
 
 def find_exchange(kind: type[Any], *, checked: bool) -> Any:

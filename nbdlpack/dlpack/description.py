@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
-from nbdlpack import dtypes, native
+from nbdlpack import dtypes, layout, native
 from nbdlpack.dlpack.enums import device_words, dtype_words
+from nbdlpack.native import memory, views
 from nbdlpack.native.abi import DLTensor
 
-MAX_NDIM = 64
-MAX_BYTES = (1 << 63) - 1
+MAX_NDIM: Final = views.MAX_NDIM
+MAX_BYTES: Final = (1 << 63) - 1
 
 
 def dims(tensor: Any, name: str) -> tuple[int, ...] | None:
@@ -22,15 +23,6 @@ def dtype_parts(tensor: Any) -> tuple[int, int, int]:
     """Return (code, bits, lanes) of a DLTensor."""
     word = tensor.dtype
     return word & 0xFF, word >> 8 & 0xFF, word >> 16
-
-
-def compact_steps(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a C-contiguous tensor."""
-    steps, step = [], 1
-    for n in reversed(shape):
-        steps.append(step)
-        step *= n
-    return tuple(reversed(steps))
 
 
 def fault(tensor: Any) -> str | None:
@@ -65,12 +57,12 @@ def fault(tensor: Any) -> str | None:
     size = bits // 8
     for n in shape:
         size *= n
-    if size > MAX_BYTES:
+    if size >= memory.LIMIT:
         return f"shape is {shape}, which is more bytes than can be addressed"
     if size == 0:
         return None
     # Numbers of bytes before and after the first element; a dimension of one element has no stride to speak of.
-    reach = [(n - 1) * step * (bits // 8) for n, step in zip(shape, steps or compact_steps(shape), strict=True)]
+    reach = [(n - 1) * step * (bits // 8) for n, step in zip(shape, steps or layout.c_steps(shape), strict=True)]
     before, after = -sum(n for n in reach if n < 0), sum(n for n in reach if n > 0)
     if max(before, after) > MAX_BYTES:
         return f"strides {steps} of shape {shape} reach further than can be addressed"

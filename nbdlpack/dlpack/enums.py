@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from nbdlpack.native import abi
 from nbdlpack.native.device_types import DLDeviceType
 
-VERSION: Final = (1, 3)
+VERSION: Final = (abi.MAJOR, abi.MINOR)
 """The version of DLPack that is spoken here, and asked of producers."""
 
-READ_ONLY: Final = 1 << 0
-IS_COPIED: Final = 1 << 1
+READ_ONLY: Final = abi.READ_ONLY
+IS_COPIED: Final = abi.IS_COPIED
 IS_SUBBYTE_TYPE_PADDED: Final = 1 << 2
 
 FLAGS: Final = {

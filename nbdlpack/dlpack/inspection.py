@@ -15,7 +15,7 @@ from nbdlpack.dlpack.capsules import (
     dlpack_method,
 )
 from nbdlpack.dlpack.consumer import is_plain_view
-from nbdlpack.dlpack.description import dims, dtype_parts
+from nbdlpack.dlpack.description import MAX_NDIM, dims, dtype_parts
 from nbdlpack.dlpack.enums import READ_ONLY, VERSION, device_words, dtype_words, flag_words
 from nbdlpack.dlpack.readonly import readonly_view
 from nbdlpack.native.abi import DLManagedTensor, DLManagedTensorVersioned, DLPackExchangeAPI
@@ -58,10 +58,7 @@ class Export:
         Anything else to know, or an empty string.
     """
 
-    __slots__ = (
-        "way", "error", "note", "kind", "version", "flags", "device", "dtype", "shape", "strides", "data",
-        "byte_offset", "address", "alignment", "has_deleter",
-    )  # fmt: skip
+    __slots__ = ("way", "error", "note", *_ATTRIBUTES)
 
     way: str
     error: BaseException | None
@@ -96,8 +93,11 @@ class Export:
         kind, number = tensor.device_type, tensor.device_id
         self.device = (DLDeviceType(kind) if kind in DLDeviceType._value2member_map_ else kind, number)
         self.dtype = dtype_parts(tensor)
-        self.shape = dims(tensor, "shape") if tensor.ndim else ()
-        self.strides = dims(tensor, "strides")
+        if 0 <= tensor.ndim <= MAX_NDIM:
+            self.shape = dims(tensor, "shape") if tensor.ndim else ()
+            self.strides = dims(tensor, "strides")
+        else:
+            self.note = f"ndim is {tensor.ndim}, so shape and strides are not read"
         self.data, self.byte_offset = tensor.data or 0, tensor.byte_offset
         self.address = self.data + self.byte_offset
         self.alignment = self.address & -self.address

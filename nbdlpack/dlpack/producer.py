@@ -5,21 +5,19 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import index
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbdlpack import devices, layout, storage
+from nbdlpack import devices, storage
 from nbdlpack.dlpack.capsules import LEGACY, ask, capsule_name
+from nbdlpack.dlpack.description import is_usable
 from nbdlpack.dlpack.enums import device_words
 from nbdlpack.errors import ExchangeError
 from nbdlpack.native import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-F_CONTIGUOUS: Final = 2
-"""`View._contiguous` of an array that is not C-contiguous as well."""
 
 _negative_allowed: ContextVar[bool] = ContextVar("nbdlpack.dlpack.allow_negative_strides", default=False)
 
@@ -120,33 +118,6 @@ def check_stream(stream: object, device: tuple[int, int]) -> None:
         raise ValueError(msg)
 
 
-def compact_copy(x: View, cls: type[Any], cause: str) -> Any:
-    """Return an eager copy in new memory: in Fortran's order if the array is contiguous so alone, else in C's.
-
-    Parameters
-    ----------
-    x
-        Any array.
-    cls
-        The class of the copy.
-    cause
-        What asked for it, for the copy log.
-
-    Returns
-    -------
-    View
-        Writable, of the same shape and dtype; shares nothing.
-    """
-    device, dtype, shape = devices.of(x), x.dtype, x.shape
-    storage.copied(x.nbytes, str(device), str(device), cause, asked=True)
-    new = device.empty(cls, shape, dtype)
-    if x._contiguous == F_CONTIGUOUS:
-        new = new._view(cls, 0, dtype, 0, shape, layout.f_steps(shape))
-    with storage.reading(x):
-        device.assign(new, x)
-    return new
-
-
 def export(
     x: View,
     *,
@@ -191,15 +162,18 @@ def export(
     target = own if dl_device is None else checked_pair("dl_device", dl_device)
     copy = checked_copy(copy)
     check_stream(stream, own)
-    if target != own:
-        msg = (
-            f"the array is on device ({device_words(*own)}) and cannot be exported to ({device_words(*target)}): "
-            "let the consumer move it, or move it first by x.to_device"
-        )
-        raise ExchangeError(msg) if copy is False else BufferError(msg)
     versioned = int(major >= 1)
+    if target != own:
+        there = devices.numbered(target) if is_usable(*target) else None
+        if copy is False or there is None or there.dlpack != target:
+            msg = (
+                f"the array is on device ({device_words(*own)}) and cannot be exported to ({device_words(*target)}): "
+                "let the consumer move it, or move it first by x.to_device"
+            )
+            raise ExchangeError(msg) if copy is False else BufferError(msg)
+        return storage.to_device(x, View, there, "__dlpack__(dl_device=...)")._capsule(versioned, 1)
     if copy:
-        return compact_copy(x, View, "__dlpack__(copy=True)")._capsule(versioned, 1)
+        return storage.copy(x, View, "A", "__dlpack__(copy=True)", asked=True)._capsule(versioned, 1)
     check_export(x)
     if x._flags and not versioned:
         msg = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,7 +137,8 @@ def asarray(
         msg = f"copy is False, but a {type(obj).__name__} has to be copied to become an array: pass copy=None"
         raise ValueError(msg)
     if shared:
-        storage.copied(a.nbytes, "cpu", "cpu", f"strides {a.strides} of {a.dtype!r} cannot be shared", asked=bool(copy))
+        cause = f"strides {a.strides} of {a.dtype!r} cannot be shared"
+        storage.copied(a.nbytes, str(devices.host), str(devices.host), cause, asked=bool(copy))
     a = a if kind is None else a.astype(kind, copy=False)
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
@@ -147,9 +147,8 @@ def asarray(
 
 def _refuse_mask(obj: Any) -> None:
     """Raise ValueError for data of which a mask says that some is not valid: an array has no room for that."""
-    masked = sys.modules.get("numpy.ma")
     if isinstance(obj, np.ndarray):
-        found = masked is not None and isinstance(obj, masked.MaskedArray)
+        found = engine.is_masked(obj)
     else:
         interface = getattr(obj, "__array_interface__", None)
         found = isinstance(interface, dict) and interface.get("mask") is not None
@@ -189,12 +188,12 @@ def _share(a: np.ndarray[Any, Any]) -> ndarray | None:
     shape, steps = a.shape, tuple([stride // itemsize for stride in a.strides])
     flags = 0 if a.flags.writeable else native.READ_ONLY
     if a.size == 0:
-        return ndarray._empty(shape, kind, 0)._restepped(shape, layout.c_steps(shape), flags)
+        return devices.host.empty(ndarray, shape, kind)._restepped(shape, layout.c_steps(shape), flags)
     address = _address(a)
     low, high = layout.bounds(shape, steps)
     start = address + low * itemsize
     positive = tuple([abs(step) for step in steps])
-    x = ndarray._wrap(a, start, (1, 0), (high - low) * itemsize, 1, kind, flags, shape, positive)
+    x = ndarray._wrap(a, start, devices.host.dlpack, (high - low) * itemsize, 1, kind, flags, shape, positive)
     return x if low == 0 else x._view(ndarray, -low * itemsize, kind, x._flags, shape, steps)
 
 
@@ -207,7 +206,7 @@ def _fit(x: ndarray, dtype: DType | None, device: Device | None, copy: Any, orde
     """Return an array with a dtype, on a device, in an order, copied if it has to be or that is wanted."""
     changes_device = device is not None and device is not x.device
     changes_dtype = dtype is not None and dtype is not x.dtype
-    changes_order = order != "K" and not x._contiguous & (2 if order == "F" else 3 if order == "A" else 1)
+    changes_order = not layout.is_laid_out(x._contiguous, order)
     if not (changes_device or changes_dtype or changes_order):
         return x.copy(order) if copy else x
     changes = (
@@ -220,10 +219,10 @@ def _fit(x: ndarray, dtype: DType | None, device: Device | None, copy: Any, orde
         msg = f"copy is False, but {words}, which needs a copy: pass copy=None"
         raise ValueError(msg)
     if changes_device:
-        x = engine.to_device(x, type(x), device)  # type: ignore[arg-type]
+        x = storage.to_device(x, type(x), device, words)  # type: ignore[arg-type]
     if changes_dtype or changes_order:
         asked = bool(copy) or fresh or changes_device
-        x = engine.convert(x, type(x), x.dtype if dtype is None else dtype, order, words, asked=asked)
+        x = storage.copy(x, type(x), order, words, asked=asked, dtype=dtype)
     return x
 
 
@@ -249,6 +248,11 @@ def ascontiguousarray(obj: Any, dtype: DTypeLike | None = None, *, device: Devic
     -------
     ndarray
         Shares memory with `obj` if nothing had to be copied.
+
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
 
     Examples
     --------
@@ -276,6 +280,11 @@ def asfortranarray(obj: Any, dtype: DTypeLike | None = None, *, device: Device |
     -------
     ndarray
         Shares memory with `obj` if nothing had to be copied.
+
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
 
     Examples
     --------

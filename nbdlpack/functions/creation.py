@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbdlpack import devices, dtypes, engine, layout
+from nbdlpack import devices, dtypes, engine, layout, storage
 from nbdlpack.array import ndarray
 from nbdlpack.functions.conversion import asarray, from_host
 
@@ -30,8 +30,6 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-
-_cpu = devices.named("cpu")
 
 # -- of a shape
 
@@ -71,7 +69,7 @@ def empty(shape: int | Iterable[int], dtype: DTypeLike | None = None, *, device:
     dims = (shape,) if type(shape) is int else layout.as_shape(shape)
     kind = dtypes.FLOAT64 if dtype is None else dtypes.canonical(dtype)
     where = devices.default(device)
-    return ndarray._empty(dims, kind, 0) if where is _cpu else where.empty(ndarray, dims, kind)
+    return ndarray._empty(dims, kind, 0) if where is devices.host else where.empty(ndarray, dims, kind)
 
 
 def zeros(shape: int | Iterable[int], dtype: DTypeLike | None = None, *, device: Device | str | None = None) -> ndarray:
@@ -90,6 +88,15 @@ def zeros(shape: int | Iterable[int], dtype: DTypeLike | None = None, *, device:
     -------
     ndarray
         In C order, in new memory.
+
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If a length is negative, or the device does not exist.
+    MemoryError
+        If there is not enough memory.
 
     Examples
     --------
@@ -117,6 +124,15 @@ def ones(shape: int | Iterable[int], dtype: DTypeLike | None = None, *, device: 
     -------
     ndarray
         In C order, in new memory.
+
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If a length is negative, or the device does not exist.
+    MemoryError
+        If there is not enough memory.
 
     Examples
     --------
@@ -152,6 +168,15 @@ def full(
     ndarray
         In C order, in new memory.
 
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If a length is negative, the value does not fit the shape, or the device does not exist.
+    MemoryError
+        If there is not enough memory.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -162,7 +187,7 @@ def full(
     if dtype is None:
         dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
     new = empty(shape, dtype, device=device)
-    new.fill(value)
+    engine.assign(new, value)
     return new
 
 
@@ -184,7 +209,7 @@ def _like(
         new, steps = model.shape, layout.compact_steps(model.shape, model._steps, letter, model._contiguous)
     if zeros and steps == layout.c_steps(new):
         return where.empty(type(model), new, kind, zeros=True)
-    result = engine.allocate(type(model), where, new, kind, steps)
+    result = storage.allocate(type(model), where, new, kind, steps)
     if zeros:
         result.fill(0)
     return result
@@ -218,6 +243,15 @@ def empty_like(
     ndarray
         Of the class of `x`, in new memory.
 
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If an argument has a value that it cannot have.
+    MemoryError
+        If there is not enough memory.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -249,6 +283,15 @@ def zeros_like(
     ndarray
         Of the class of `x`, in new memory.
 
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If an argument has a value that it cannot have.
+    MemoryError
+        If there is not enough memory.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -279,6 +322,15 @@ def ones_like(
     -------
     ndarray
         Of the class of `x`, in new memory.
+
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If an argument has a value that it cannot have.
+    MemoryError
+        If there is not enough memory.
 
     Examples
     --------
@@ -314,6 +366,15 @@ def full_like(
     ndarray
         Of the class of `x`, in new memory.
 
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If an argument has a value that it cannot have, or the value does not fit the shape.
+    MemoryError
+        If there is not enough memory.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -321,7 +382,7 @@ def full_like(
     array([2, 2, 2])
     """
     new = _like(x, dtype, order, shape, device)
-    new.fill(fill_value)
+    engine.assign(new, fill_value)
     return new
 
 
@@ -329,7 +390,7 @@ def full_like(
 
 
 def arange(
-    start: Any,
+    start: Any = None,
     stop: Any = None,
     step: Any = 1,
     dtype: DTypeLike | None = None,
@@ -340,8 +401,8 @@ def arange(
 
     Parameters
     ----------
-    start : number
-        The first number; if `stop` is not given, the stop, and the start is 0.
+    start : number, optional
+        The first number, 0 if not given; if `stop` is not given, the stop.
     stop : number, optional
         The end.
     step : number
@@ -356,6 +417,15 @@ def arange(
     ndarray
         One-dimensional, in new memory.
 
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If the device does not exist.
+    ZeroDivisionError
+        If the step is 0.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -364,7 +434,11 @@ def arange(
     """
     kind = None if dtype is None else dtypes.canonical(dtype)
     if stop is None:
-        start, stop = 0, start
+        start, stop = None, start
+        if stop is None:
+            msg = "start and stop are both None, but arange() needs a stop"
+            raise TypeError(msg)
+    start = 0 if start is None else start
     numbers: Any = [engine.hosted(n) for n in (start, stop, step)]
     return from_host(np.arange(*numbers, dtype=kind), device)
 
@@ -397,6 +471,13 @@ def linspace(
     -------
     ndarray
         The numbers along the first axis, in new memory.
+
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If `num` is negative, or the device does not exist.
 
     Examples
     --------
@@ -437,6 +518,13 @@ def eye(
     -------
     ndarray
         In C order, in new memory.
+
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If a length is negative, or the device does not exist.
 
     Examples
     --------

@@ -59,6 +59,11 @@ def synchronize(device: Device | str | None = None) -> None:
     device : Device or str, optional
         The default device if not given.
 
+    Raises
+    ------
+    ValueError
+        If the device does not exist.
+
     Examples
     --------
     >>> import nbdlpack as nd

@@ -96,7 +96,7 @@ __all__ = [
     "trunc",
 ]
 
-_DOC = """Return {does}{of}, element by element.
+_DOC = """Return {does}{of}, element by element.{operator}
 
     Parameters
     ----------
@@ -136,7 +136,14 @@ def _documented(function: Any, name: str, of: str, parameters: str) -> Any:
     function.__name__ = function.__qualname__ = name
     args, result = row.example
     function.__doc__ = _DOC.format(
-        name=name, does=row.does, of=of, parameters=parameters, numpy=row.ufunc.__name__, args=args, result=result
+        name=name,
+        does=row.does,
+        of=of,
+        operator=f"\n\n    ``{row.operator}`` does the same." if row.operator else "",
+        parameters=parameters,
+        numpy=row.ufunc.__name__,
+        args=args,
+        result=result,
     )
     return function
 
@@ -255,6 +262,11 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, out: Any = None) -> nda
     -------
     ndarray
         `out`, or a new array of the broadcast shape.
+
+    Raises
+    ------
+    ValueError
+        If the shapes cannot be broadcast together, or `out` is read-only.
 
     Examples
     --------

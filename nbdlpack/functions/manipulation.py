@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from nbdlpack import dtypes, engine, layout, native
 from nbdlpack.array import ndarray
 from nbdlpack.functions.conversion import asarray
@@ -49,6 +51,13 @@ def copy(x: Any, order: Order = "K") -> ndarray:
     ndarray
         Of the same class, dtype and shape, writable.  Memory is shared until either is written to.
 
+    Raises
+    ------
+    ValueError
+        If there is no such order.
+    MemoryError
+        If there is not enough memory.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -61,12 +70,12 @@ def copy(x: Any, order: Order = "K") -> ndarray:
     return asarray(x).copy(order)
 
 
-def astype(x: ndarray, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> ndarray:
+def astype(x: Any, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> ndarray:
     """Return an array converted to a dtype.
 
     Parameters
     ----------
-    x : ndarray
+    x : array_like
         The array.
     dtype : dtype
         The new type.
@@ -80,13 +89,20 @@ def astype(x: ndarray, dtype: DTypeLike, /, *, copy: bool = True, device: Any = 
     ndarray
         In new memory, in the layout of `x`.
 
+    Raises
+    ------
+    TypeError
+        If an array cannot have the dtype.
+    ValueError
+        If the device does not exist.
+
     Examples
     --------
     >>> import nbdlpack as nd
     >>> nd.astype(nd.arange(3), nd.float32)
     array([0., 1., 2.], dtype=float32)
     """
-    return x.astype(dtype, copy=copy, device=device)
+    return asarray(x).astype(dtype, copy=copy, device=device)
 
 
 def reshape(x: Any, shape: int | Sequence[int], order: Order = "C", *, copy: bool | None = None) -> ndarray:
@@ -138,6 +154,11 @@ def ravel(x: Any, order: Order = "C") -> ndarray:
     ndarray
         Shares memory with `x` if a view could show it.
 
+    Raises
+    ------
+    ValueError
+        If there is no such order.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -161,6 +182,13 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> ndarray:
     -------
     ndarray
         A view: shares memory with `x`.
+
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If an axis is missing or named twice.
 
     Examples
     --------
@@ -186,6 +214,13 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> ndarray:
     ndarray
         A view: shares memory with `x`.
 
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If an axis is missing or named twice.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -207,6 +242,11 @@ def matrix_transpose(x: Any, /) -> ndarray:
     -------
     ndarray
         A view: shares memory with `x`.
+
+    Raises
+    ------
+    ValueError
+        If it has fewer than two dimensions.
 
     Examples
     --------
@@ -231,6 +271,11 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> ndarray:
     -------
     ndarray
         A view: shares memory with `x`.
+
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
 
     Examples
     --------
@@ -294,6 +339,13 @@ def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> ndarray:
     ndarray
         A view: shares memory with `x`.
 
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If one is named twice.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -301,7 +353,7 @@ def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> ndarray:
     (1, 3, 1)
     """
     found = asarray(x)
-    count = 1 if isinstance(axis, int) else len(axis)
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
     places = layout.normalize_axes(axis, found.ndim + count)
     rest = iter(zip(found.shape, found._steps, strict=True))
     dims = [(1, 0) if i in places else next(rest) for i in range(found.ndim + count)]
@@ -351,6 +403,13 @@ def flip(x: Any, /, axis: int | Sequence[int] | None = None) -> ndarray:
     -------
     ndarray
         A view with negative strides: shares memory with `x`.
+
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If one is named twice.
 
     Examples
     --------
@@ -410,6 +469,11 @@ def broadcast_arrays(*arrays: Any) -> tuple[ndarray, ...]:
     tuple of ndarray
         Read-only views: each shares memory with its argument.
 
+    Raises
+    ------
+    ValueError
+        If they have no shape in common.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -442,6 +506,8 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0, dtype: DTypeLike |
     ------
     ValueError
         If there is no array, or the shapes do not fit.
+    TypeError
+        If an array cannot be cast to `dtype`, in the sense of NumPy's ``casting='same_kind'``.
 
     Examples
     --------
@@ -462,6 +528,10 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0, dtype: DTypeLike |
             msg = f"arrays have shapes {first} and {x.shape}, but may differ along axis {axis} alone"
             raise ValueError(msg)
     kind = dtypes.result_type(*[x.dtype for x in parts]) if dtype is None else dtypes.canonical(dtype)
+    for x in parts:
+        if not np.can_cast(x.dtype, kind, "same_kind"):
+            msg = f"dtype is {kind}, but an array of {x.dtype} cannot be cast to that according to 'same_kind'"
+            raise TypeError(msg)
     shape = (*first[:axis], sum([x.shape[axis] for x in parts]), *first[axis + 1 :])
     device = engine.common_device(parts)
     new = device.empty(ndarray, shape, kind)

@@ -67,8 +67,7 @@ def readonly(x: A) -> A:
     ...
     ValueError: assignment destination is read-only: write to a copy of it, x.copy(), ...
     """
-    _checked(x)
-    return x._view(type(x), 0, x.dtype, native.READ_ONLY, x.shape, x._steps)  # type: ignore[no-any-return]
+    return _checked(x)._restepped(x.shape, x._steps, native.READ_ONLY)
 
 
 def is_shared(x: ndarray) -> bool:
@@ -204,7 +203,8 @@ def copy_log() -> storage.Scope:
 
     Listed is every copy between blocks of memory that the library makes: a lazy copy that moves because someone writes,
     an eager copy, what ``copy=True`` and changes of layout, dtype or device need.  Results of computing are no copies,
-    nor is selecting by index arrays and masks.  Other threads and other contexts are not listened to.
+    nor is selecting by index arrays and masks, nor what overwrites all of an array (``x += 1``, ``x[...] = 0``).  What
+    other libraries copy is not seen.  Other threads and other contexts are not listened to.
 
     Returns
     -------

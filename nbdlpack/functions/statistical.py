@@ -39,6 +39,15 @@ def sum(
         `out`, or a new array on the same device, of a dtype as wide as NumPy's sum; without dimensions if all axes
         are reduced.
 
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If one is named twice.
+    TypeError
+        If `out` is not an array.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -71,6 +80,15 @@ def prod(
     ndarray
         `out`, or a new array on the same device, of a dtype as wide as NumPy's product; without dimensions if all axes
         are reduced.
+
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If one is named twice.
+    TypeError
+        If `out` is not an array.
 
     Examples
     --------
@@ -170,6 +188,15 @@ def mean(
     ndarray
         `out`, or a new array, floating, on the same device; without dimensions if all axes are reduced.
 
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If one is named twice.
+    TypeError
+        If `out` is not an array.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -210,6 +237,15 @@ def std(
     -------
     ndarray
         `out`, or a new array, floating, on the same device; without dimensions if all axes are reduced.
+
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If one is named twice.
+    TypeError
+        If `out` is not an array.
 
     Examples
     --------
@@ -252,6 +288,15 @@ def var(
     ndarray
         `out`, or a new array, floating, on the same device; without dimensions if all axes are reduced.
 
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If one is named twice.
+    TypeError
+        If `out` is not an array.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -280,6 +325,13 @@ def any(x: Any, /, *, axis: Axis = None, out: Any = None, keepdims: bool = False
     ndarray
         `out`, or a new array of bool on the same device; without dimensions if all axes are reduced.
 
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If one is named twice.
+
     Examples
     --------
     >>> import nbdlpack as nd
@@ -307,6 +359,13 @@ def all(x: Any, /, *, axis: Axis = None, out: Any = None, keepdims: bool = False
     -------
     ndarray
         `out`, or a new array of bool on the same device; without dimensions if all axes are reduced.
+
+    Raises
+    ------
+    AxisError
+        If there is no such axis.
+    ValueError
+        If one is named twice.
 
     Examples
     --------

@@ -421,6 +421,34 @@ def test_a_derived_type_that_exports_in_another_way(method):
     assert len(p.asked) == 2
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), RecursionError()], ids=repr)
+def test_an_error_that_is_no_refusal(error):
+    p = exchange_type(fails=error)()
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            nd.from_dlpack(p)
+    assert p.asked == []
+
+
+def test_an_export_that_imports_itself():
+    class Endless(nd.ndarray):
+        def __dlpack__(self, **options):
+            return nd.from_dlpack(self)
+
+    x = nd.arange(3).view(Endless)
+    with pytest.raises(RecursionError):
+        nd.from_dlpack(x)
+    assert x._state()[2:5] == (1, 0, 0)
+
+
+@pytest.mark.parametrize("version", [(2, 0), (100, 0)], ids=str)
+def test_a_table_that_is_its_own_past(version):
+    kind = exchange_type(version=version)
+    kind.api.prev_api = ctypes.addressof(kind.api)
+    np.testing.assert_array_equal(nd.from_dlpack(kind()), [0, 1, 2, 3])
+    assert kind.through_table == 0
+
+
 @pytest.mark.parametrize("version", [(2, 0), (0, 8), (100, 0)], ids=str)
 def test_a_table_of_another_major_version(version):
     # dlpack.h: fall back to __dlpack__; tvm-ffi uses it as it is

@@ -806,3 +806,18 @@ def test_ml_dtypes_exist_here():
     assert (
         nd.from_dlpack(Tensor(np.zeros(2, ml_dtypes.bfloat16), dtype=(4, 16, 1)).capsule()).dtype == ml_dtypes.bfloat16
     )
+
+
+def test_wrong_arguments_are_named_in_words():
+    x = nd.arange(3)
+    for arguments in ((), (x, x), (x, None, None)):
+        with pytest.raises(TypeError, match=r"^from_dlpack\(\) takes one positional argument"):
+            nd.from_dlpack(*arguments)
+    with pytest.raises(TypeError, match=r"^from_dlpack\(\) got an unexpected keyword argument 'stream'"):
+        nd.from_dlpack(x, stream=1)
+
+
+@pytest.mark.parametrize("claims", ["junk", (1,), (1, 0, 0), 1, (None, 0)], ids=repr)
+def test_a_device_that_is_no_pair(claims):
+    with pytest.raises(TypeError, match=r"Producer.__dlpack_device__ returned .* must return a pair of integers"):
+        nd.from_dlpack(Producer(claims=claims), device="cpu")

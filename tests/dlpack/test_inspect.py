@@ -163,3 +163,10 @@ def test_attributes_that_there_are_not():
 def test_the_wrapper():
     look = inspect(nd.dlpack.ReadOnlyTensorWrapper(nd.arange(3)))
     assert [export.flags for export in look.exports] == [READ_ONLY] * 3
+
+
+@pytest.mark.parametrize("ndim", [-1, 65, 1 << 20, (1 << 31) - 1])
+def test_dimensions_that_cannot_be(ndim):
+    look = inspect(Producer(ndim=ndim))
+    assert (look.shape, look.strides, look.dtype) == (None, None, (2, 64, 1))
+    assert f"ndim is {ndim}" in repr(look)

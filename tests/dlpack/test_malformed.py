@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import sys
 from ctypes import PYFUNCTYPE, c_void_p, cast
 
@@ -35,6 +37,8 @@ FAULTS = {
     # numpy allocates memory of its own and fills it with nothing, torch wraps null
     "null data": ({"address": None}, "null pointer"),
     "null data, no dimensions": ({"address": None, "shape": (), "strides": ()}, "null pointer"),
+    "an offset of -8": ({"byte_offset": (1 << 64) - 8}, "byte_offset"),
+    "an offset of 2**63": ({"byte_offset": 1 << 63}, "byte_offset"),
     "null data with an offset": ({"address": None, "byte_offset": 64}, "null pointer"),
     # the dtype, in words
     "two lanes": ({"dtype": (2, 32, 2)}, "float32 in vectors of 2"),
@@ -193,3 +197,36 @@ def test_huge_extents_that_overlap():
     x = nd.from_dlpack(p.capsule())
     assert x[1 << 39] == 7
     assert not x.flags.writeable
+
+
+def test_a_capsule_that_a_finaliser_wants_during_its_import():
+    # Python before 3.12 collects while objects are made, and so in the middle of an import
+    taken = []
+
+    class Cycle:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            with contextlib.suppress(ValueError):
+                taken.append(nd.from_dlpack(capsule))
+
+    threshold = gc.get_threshold()
+    x = nd.arange(5)
+    try:
+        for allocations in range(40):
+            capsule = x.__dlpack__()
+            gc.collect()
+            gc.disable()
+            Cycle()
+            gc.set_threshold(gc.get_count()[0] + allocations)
+            gc.enable()
+            with contextlib.suppress(ValueError):
+                taken.append(nd.from_dlpack(capsule))
+            gc.set_threshold(*threshold)
+            gc.collect()
+            assert len(taken) == 1
+            taken.clear()
+            assert x._state()[2:5] == (1, 0, 0)
+    finally:
+        gc.set_threshold(*threshold)

@@ -299,14 +299,6 @@ if {threads}:
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("library", ["numpy", "torch", "tvm_ffi"])
-def test_two_hundred_ends_of_the_interpreter(library):
-    pytest.importorskip(library, reason=f"{library} is not installed")
-    for _ in range(67):
-        run(HOLDING.format(library=library, threads=False))
-
-
 # Not with torch and daemon threads: those end the process with NumPy's arrays as well, torch's C++ being in their way.
 @pytest.mark.parametrize(
     ("library", "threads"), [("numpy", False), ("numpy", True), ("torch", False), ("tvm_ffi", False), ("tvm_ffi", True)]

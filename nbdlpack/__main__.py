@@ -1,0 +1,49 @@
+"""The command line: `python -m nbdlpack` shows on this machine what the library does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from nbdlpack import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+COMMANDS = {"demo": demo}
+"""What can be asked for: modules with a docstring, `add_arguments(parser)` and `run(options)`."""
+
+DEFAULT = "demo"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, the demonstration if none is named, and return the exit status.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What follows the program's name on the command line; that of this process by default.
+
+    Returns
+    -------
+    int
+        0, or another number if the command failed.  Wrong arguments and `--help` leave by SystemExit.
+    """
+    asked = list(sys.argv[1:] if arguments is None else arguments)
+    if not asked or (asked[0].startswith("-") and asked[0] not in {"-h", "--help"}):
+        asked.insert(0, DEFAULT)
+    parser = argparse.ArgumentParser(prog="python -m nbdlpack", description=f"Without a command: {DEFAULT}.")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="command", required=True)
+    for name, module in COMMANDS.items():
+        purpose = (module.__doc__ or "").partition("\n")[0]  # there is no docstring under -OO
+        module.add_arguments(commands.add_parser(name, help=purpose, description=purpose))
+    options = parser.parse_args(asked)
+    status: int = COMMANDS[options.command].run(options)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
