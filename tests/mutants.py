@@ -1,0 +1,426 @@
+"""Proves that the tests can fail: breaks the library in one place at a time, and runs the test that must then fail.
+
+    python tests/mutants.py [--rule NUMBER] [--list]
+
+Each row of `MUTANTS` names a rule of memory (see tests/memory/test_rules.py; others are named in words), a file, a text
+that stands in it exactly once, what to put in its place, and a test.  The library is copied to a temporary folder and
+patched there.  First the tests are run unpatched, and must pass.
+
+Exit status 0 if every mutant was found by its test, 1 if one was not, 2 if a row does not fit the library any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 300
+"""After which a test that runs is taken to hang, which is a way to fail."""
+
+
+class Mutant(NamedTuple):
+    """One way to break the library."""
+
+    rule: int | str
+    file: str
+    text: str
+    replacement: str
+    test: str
+    """A test file below tests/, and what to select there by pytest's -k."""
+
+
+RULES = "memory/test_rules.py -k "
+MEMORY, EXPORTS, IMPORTS, VIEWS = (f"nbdlpack/native/{name}.py" for name in ("memory", "exports", "imports", "views"))
+
+MUTANTS = (
+    # 1. a copy copies nothing where the array is all of its storage, in the order asked for
+    Mutant(1, VIEWS, "live(lease) >> 32 == 0 and covers(self)", "live(lease) >> 32 == 0", RULES + "TestRule01"),
+    Mutant(1, VIEWS, "if not block.flags & (FOREIGN | ESCAPED) and live", "if 0 and live", RULES + "TestRule01"),
+    Mutant(1, "nbdlpack/shaping.py", "            if not fits:", "            if 0:", RULES + "TestRule01"),
+    # 2. never where someone else may write
+    Mutant(
+        2, VIEWS, "(FOREIGN | ESCAPED) and live(lease) >> 32 == 0 and", "(FOREIGN | ESCAPED) and", RULES + "TestRule02"
+    ),
+    Mutant(
+        2, VIEWS, "block.flags & (FOREIGN | ESCAPED) and live", "block.flags & ESCAPED and live", RULES + "TestRule02"
+    ),
+    Mutant(
+        2, VIEWS, "block.flags & (FOREIGN | ESCAPED) and live", "block.flags & FOREIGN and live", RULES + "TestRule02"
+    ),
+    Mutant(2, VIEWS, "live(lease) >> 32 == 0 and", "live(lease) == 0 and", RULES + "TestRule02"),
+    # 3. who writes is alone, or moves; what is overwritten is not copied first
+    Mutant(3, MEMORY, "if shared(storage) and move(storage):", "if 0 and move(storage):", RULES + "TestRule03"),
+    Mutant(3, MEMORY, "return 1 if atomic_load(block.leases) > 1 and not", "return 1 if not", RULES + "TestRule03"),
+    Mutant(
+        3,
+        EXPORTS,
+        "w.ended or storage.busy or weight == WRITE and Block(storage.lease.block).leases > 1:",
+        "w.ended or storage.busy:",
+        RULES + "TestRule03",
+    ),
+    Mutant(3, VIEWS, "    if shared(storage) and covers(self):", "    if 0:", RULES + "TestRule03"),
+    Mutant(3, VIEWS, "    if shared(storage) and covers(self):", "    if shared(storage):", RULES + "TestRule03"),
+    Mutant(3, VIEWS, "storage and args[2] != ZERO:", "storage:", RULES + "TestRule03"),
+    Mutant(
+        6,
+        VIEWS,
+        "        if block.flags & ESCAPED or live(old) >> 32:",
+        "        if 0:",
+        "native/test_native.py -k given_away",
+    ),
+    # 4. reading is nothing
+    Mutant(
+        4,
+        EXPORTS,
+        "        weight = READ  # who asks for bytes",
+        "        pass  # who asks for bytes",
+        RULES + "TestRule04",
+    ),
+    Mutant(
+        4,
+        EXPORTS,
+        "how, weight = PyLong_AsLongLong(args[0]), READ\n",
+        "how, weight = PyLong_AsLongLong(args[0]), WRITE\n",
+        RULES + "TestRule04",
+    ),
+    # 5. an export keeps the lease
+    Mutant(5, EXPORTS, "    lease.made += weight\n    block.exported", "    block.exported", RULES + "TestRule05"),
+    Mutant(
+        5,
+        MEMORY,
+        "if atomic_load(lease.count) == BIAS - made:  # no export",
+        "if 1:  # no export",
+        RULES + "TestRule05",
+    ),
+    Mutant(
+        5,
+        MEMORY,
+        "    have(storage, block.first)\n    let_go(old)",
+        "    memcpy(source.address, block.address, 1)\n    have(storage, block.first)\n    free(source.base)\n    let_go(old)",
+        RULES + "TestRule05",
+    ),
+    # 6. exports are counted, an address is for ever
+    Mutant(6, VIEWS, "        block.flags |= ESCAPED\n", "", RULES + "TestRule06"),
+    Mutant(6, VIEWS, "            lease.made += READ\n", "", RULES + "TestRule06"),
+    Mutant(6, MEMORY, "> 1 and not block.flags & ESCAPED else 0", "> 1 else 0", RULES + "TestRule06"),
+    Mutant(
+        6, "nbdlpack/native/exchange.py", "    if own(storage, FOR_DLPACK) == 0:", "    if 1:", RULES + "TestRule06"
+    ),
+    # 7. what was exported has a shape of its own
+    Mutant(
+        7,
+        EXPORTS,
+        "    for i in range(n):\n        tensor.shape[i], tensor.strides[i] = self.shape[i], self.strides[i]\n",
+        "    tensor.shape, tensor.strides = self.shape, self.strides\n    for i in range(n):\n",
+        RULES + "TestRule07",
+    ),
+    # 8. where memory runs out everything is as it was
+    Mutant(
+        8,
+        MEMORY,
+        "    if block == 0:\n        no_memory(source.size)\n        return -1\n",
+        "    if block == 0:\n        let_go(old)\n        no_memory(source.size)\n        return -1\n",
+        RULES + "TestRule08",
+    ),
+    Mutant(
+        8,
+        VIEWS,
+        "    if own(self.storage, cause):\n        leave(self.storage)\n",
+        "    if own(self.storage, cause):\n",
+        RULES + "TestRule08",
+    ),
+    Mutant(
+        8,
+        EXPORTS,
+        "    if prepare(self, weight, FOR_BUFFER):\n        free(room)\n        return -1\n    lease, length",
+        "    if prepare(self, weight, FOR_BUFFER):\n        PyErr_Clear()\n    lease, length",
+        RULES + "TestRule08",
+    ),
+    Mutant(
+        8,
+        MEMORY,
+        "    else:\n        abandon(lease)\n        PyErr_NoMemory()\n    return self",
+        "    else:\n        PyErr_NoMemory()\n    return self",
+        "memory/test_allocation.py",
+    ),
+    # 9. read-only is sticky
+    Mutant(
+        9,
+        "nbdlpack/indexing.py",
+        "return x._view(type(x), offset * x.itemsize, x.dtype, x._flags,",
+        "return x._view(type(x), offset * x.itemsize, x.dtype, 0,",
+        RULES + "TestRule09",
+    ),
+    Mutant(
+        9,
+        "nbdlpack/shaping.py",
+        "self.dtype, self._flags if flags is None else flags, shape",
+        "self.dtype, 0, shape",
+        RULES + "TestRule09",
+    ),
+    Mutant(9, EXPORTS, "flags | (0 if weight == WRITE else READ_ONLY)", "flags", RULES + "TestRule09"),
+    Mutant(
+        9,
+        VIEWS,
+        "    if self.flags & READ_ONLY:\n        PyErr_SetString",
+        "    if 0:\n        PyErr_SetString",
+        RULES + "TestRule09",
+    ),
+    # 10. our own memory comes home
+    Mutant(
+        10,
+        IMPORTS,
+        "    if block.leases > 1 or (exports & 0xFFFFFFFF) != exports >> 32:",
+        "    if 0:",
+        RULES + "TestRule10",
+    ),
+    Mutant(10, IMPORTS, "    if w.n and tensor.data:", "    if 0:", RULES + "TestRule10"),
+    Mutant(10, IMPORTS, "    if storage:\n        storage.arrays += 1\n    else:", "    if 1:", RULES + "TestRule10"),
+    Mutant(10, IMPORTS, "        lease.made = 0\n        atomic_add", "        atomic_add", RULES + "TestRule10"),
+    Mutant(
+        10,
+        IMPORTS,
+        "    if Descriptor(mine).weight == READ:\n        flags |= READ_ONLY\n",
+        "",
+        RULES + "TestRule10 or TestRule09",
+    ),
+    Mutant(10, EXPORTS, "    if not block.flags & (FOREIGN | LISTED):", "    if 0:", RULES + "TestRule10"),
+    Mutant(10, IMPORTS, "0 if flags & IS_COPIED else FOREIGN", "FOREIGN", RULES + "TestRule10"),
+    # 11. threads
+    Mutant(
+        11,
+        MEMORY,
+        "        while not compare_exchange(storage.busy, 0, 1):\n            wait()\n",
+        "        storage.busy = 1\n",
+        RULES + "TestRule11",
+    ),
+    Mutant(
+        11, VIEWS, "    enter(storage)\n    lease, n =", "    storage.busy += 1\n    lease, n =", RULES + "TestRule11"
+    ),
+    Mutant(11, MEMORY, "    if storage.holder != me or storage.busy == 0:", "    if 1:", RULES + "write_again"),
+    Mutant(
+        11,
+        VIEWS,
+        '    """_begin_read()"""\n    enter(self.storage)',
+        '    """_begin_read()"""\n    self.storage.busy += 1',
+        "memory/test_threads.py -k eager",
+    ),
+    Mutant(
+        11,
+        MEMORY,
+        "    if source.size >= LARGE:\n",
+        "    have(storage, block.first)\n    if source.size >= LARGE:\n",
+        "memory/test_threads.py -k half_done",
+    ),
+    # 12. operands are as if read first
+    Mutant(
+        12,
+        "nbdlpack/devices/cpu.py",
+        "        target._host(1)[...] = read(value)",
+        "        t = target._host(1)\n        v = np.broadcast_to(read(value), t.shape)\n"
+        "        for i in np.ndindex(t.shape):\n            t[i] = v[i]",
+        RULES + "TestRule12",
+    ),
+    # deleters, from any thread
+    Mutant(
+        "deleters",
+        EXPORTS,
+        "def delete_versioned(managed: DLManagedTensorVersioned):\n    drop(managed.context)",
+        "def delete_versioned(managed: DLManagedTensorVersioned):\n    free(0)",
+        RULES + "ends_once",
+    ),
+    Mutant(
+        "deleters",
+        EXPORTS,
+        "    let_export_go(lease, weight)\n\n\n@hot\ndef delete_versioned",
+        "    free(0)\n\n\n@hot\ndef delete_versioned",
+        RULES + "ends_once",
+    ),
+    Mutant(
+        "deleters",
+        EXPORTS,
+        "    if PyCapsule_IsValid(capsule, VERSIONED):\n        drop(",
+        "    if 1:\n        drop(",
+        "memory/test_lifetime.py -k TestCapsules",
+    ),
+    Mutant(
+        "deleters",
+        EXPORTS,
+        "    if atomic_add(descriptor.count, -1) == 1:\n        free(descriptor)\n",
+        "    atomic_add(descriptor.count, -1)\n",
+        "memory/test_lifetime.py -k leave_no_trace",
+    ),
+    Mutant(
+        "deleters",
+        MEMORY,
+        "    if atomic_add(lease.count, -weight) == weight:",
+        "    lease.count -= weight\n    if lease.count == 0:",
+        "memory/test_lifetime.py -k TestThreads",
+    ),
+    Mutant(
+        "deleters",
+        MEMORY,
+        "    if PyErr_Occurred():\n        error = stack",
+        "    if 0:\n        error = stack",
+        "memory/test_lifetime.py -k survives",
+    ),
+    # what waits for Python
+    Mutant(
+        "the list",
+        MEMORY,
+        "    if not here and (lease.owner or block.release):",
+        "    if 0:",
+        "memory/test_lifetime.py -k TestThreads",
+    ),
+    Mutant(
+        "the list",
+        MEMORY,
+        "        if Py_AddPendingCall(drain, 0):",
+        "        if 1:",
+        "memory/test_lifetime.py -k TestThreads",
+    ),
+    Mutant(
+        "the list",
+        VIEWS,
+        "    if w.ended:\n        drain(0)\n    enter(self.storage)",
+        "    enter(self.storage)",
+        "memory/test_lifetime.py -k waits_for_python",
+    ),
+    # what the collector sees
+    Mutant(
+        "the collector", MEMORY, "if lease and live(lease) == 0 and visit", "if lease and visit", "memory/test_gc.py"
+    ),
+    Mutant("the collector", MEMORY, "if lease and live(lease) == 0 and visit", "if 0 and visit", "memory/test_gc.py"),
+    # what is told of copies
+    Mutant("the log", MEMORY, "    if shared(storage) and w.watchers:", "    if 0:", "memory/test_copy_log.py"),
+    Mutant(
+        "the log",
+        "nbdlpack/storage.py",
+        "    if forbidden and not asked:",
+        "    if forbidden:",
+        "memory/test_copy_log.py",
+    ),
+)
+
+
+def patched(mutant: Mutant, folder: Path) -> str:
+    """Return a file's text as a mutant has it; raise ValueError if it does not fit."""
+    text = (folder / mutant.file).read_text()
+    found = text.count(mutant.text)
+    if found != 1:
+        msg = f"rule {mutant.rule}: the text stands in {mutant.file} {found} times, not once: {mutant.text!r}"
+        raise ValueError(msg)
+    return text.replace(mutant.text, mutant.replacement)
+
+
+def copy_to(folder: Path) -> None:
+    for name in ("nbdlpack", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def run(folder: Path, *tests: str) -> tuple[int, str]:
+    """Run tests in a copy of the library; return pytest's exit status (or minus a signal's number) and the output."""
+    arguments = [part for test in tests for part in split(test)]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)  # with what the tests have started
+        output, _ = process.communicate()
+        return -9, output
+    return process.returncode, output
+
+
+def split(test: str) -> list[str]:
+    file, _, selection = test.partition(" -k ")
+    return [f"tests/{file}", *(["-k", selection] if selection else [])]
+
+
+def where_it_is(folder: Path) -> Path:
+    """Return the folder of the library that tests run in a folder would import."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-c", "import nbdlpack; print(nbdlpack.__path__[0])"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip())
+
+
+def verdict(status: int) -> str:
+    """Return what a test's exit status says of a mutant: "found", "NOT FOUND", or what is wrong with the run."""
+    if status == 0:
+        return "NOT FOUND"
+    if status == 1:
+        return "found"
+    if status < 0:
+        return "found, by a crash" if status != -9 else "found, it hangs"
+    return f"ERROR: pytest ended with status {status}"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rule", help="only the mutants of this rule")
+    parser.add_argument("--list", action="store_true", help="say what mutants there are")
+    options = parser.parse_args(arguments)
+    chosen = [m for m in MUTANTS if options.rule in (None, str(m.rule))]
+    if not chosen:
+        print(f"no mutant is of rule {options.rule!r}")
+        return 2
+    try:
+        texts = {mutant: patched(mutant, ROOT) for mutant in chosen}
+    except ValueError as error:
+        print(error)
+        return 2
+    if options.list:
+        for m in chosen:
+            print(f"{m.rule!s:14} {m.file:32} {m.text.strip().splitlines()[0][:60]}")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="nbdlpack-mutants-") as name:
+        folder = Path(name).resolve()
+        copy_to(folder)
+        if not where_it_is(folder).is_relative_to(folder):
+            print(f"the tests would import {where_it_is(folder)} in place of the copy in {folder}")
+            return 2
+        for test in sorted({m.test for m in chosen}):
+            status, output = run(folder, test)
+            if status:
+                print(f"{test}\nfails without a mutant:\n{output[-3000:]}")
+                return 2
+        outcomes = []
+        for i, m in enumerate(chosen, 1):
+            file, start = folder / m.file, time.monotonic()
+            original = file.read_text()
+            file.write_text(texts[m])
+            status, output = run(folder, m.test)
+            file.write_text(original)
+            outcomes.append(verdict(status))
+            seconds = time.monotonic() - start
+            print(f"[{i}/{len(chosen)}] rule {m.rule!s:14} {m.file:32} {outcomes[-1]}  ({seconds:.0f} s)", flush=True)
+            if not outcomes[-1].startswith("found"):
+                print(f"    {m.text!r}\n -> {m.replacement!r}\n{output[-1500:]}")
+    bad = sum(not outcome.startswith("found") for outcome in outcomes)
+    print(f"{len(chosen) - bad} of {len(chosen)} mutants were found by their tests")
+    if any(outcome.startswith("ERROR") for outcome in outcomes):
+        return 2
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
