@@ -34,7 +34,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyperf
+try:
+    import pyperf
+except ModuleNotFoundError:
+    sys.exit("The benchmarks need pyperf: pip install -e '.[bench]'")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         purpose = (module.__doc__ or "").partition("\n")[0]  # there is no docstring under -OO
         module.add_arguments(commands.add_parser(name, help=purpose, description=purpose))
     options = parser.parse_args(asked)
-    status: int = COMMANDS[options.command].run(options)
+    try:
+        status: int = COMMANDS[options.command].run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
+        return 1
     return status
 
 

@@ -62,8 +62,8 @@ element[...] = -1
 x[2, 3], float(element), x[0].tolist()
 
 # %% [markdown]
-# Operators and functions compute elementwise, with NumPy's rules for shapes and dtypes. NumPy's own functions work too,
-# and give an array of ours.
+# Operators and functions compute elementwise, with NumPy's rules for shapes and dtypes. NumPy's ufuncs and reductions
+# work too, and give an array of ours.
 
 # %%
 y = (x - x.mean(axis=0)) * 2
@@ -227,7 +227,7 @@ except BufferError as error:
     print(error)
 
 # %% [markdown]
-# Again, take what is offered. The second way copies nothing; NumPy is a library that can read backwards.
+# Again, take what is offered. The last way copies nothing; NumPy is a library that can read backwards.
 
 # %%
 forwards = np.from_dlpack(nd.ascontiguousarray(backwards))

@@ -96,7 +96,7 @@ __all__ = [
     "trunc",
 ]
 
-_DOC = """Return {does}{of}, element by element.{operator}
+_DOC = """Return {does}, element by element.{operator}
 
     Parameters
     ----------
@@ -131,14 +131,13 @@ _ONE = "    x : array_like\n        The array."
 _TWO = "    x1, x2 : array_like\n        The arrays, or an array and a number."
 
 
-def _documented(function: Any, name: str, of: str, parameters: str) -> Any:
+def _documented(function: Any, name: str, parameters: str) -> Any:
     row = ROWS[name]
     function.__name__ = function.__qualname__ = name
     args, result = row.example
     function.__doc__ = _DOC.format(
         name=name,
         does=row.does,
-        of=of,
         operator=f"\n\n    ``{row.operator}`` does the same." if row.operator else "",
         parameters=parameters,
         numpy=row.ufunc.__name__,
@@ -165,7 +164,7 @@ def _unary(name: str) -> Unary:
         x = x if isinstance(x, ndarray) else asarray(x)
         return engine.elementwise(ndarray, ufunc, (x,), given, _options(where, dtype))
 
-    documented: Unary = _documented(function, name, " of an array", _ONE)
+    documented: Unary = _documented(function, name, _ONE)
     return documented
 
 
@@ -176,7 +175,7 @@ def _binary(name: str) -> Binary:
         given = None if out is None else (out,)
         return engine.elementwise(ndarray, ufunc, (x1, x2), given, _options(where, dtype))
 
-    documented: Binary = _documented(function, name, " of two arrays", _TWO)
+    documented: Binary = _documented(function, name, _TWO)
     return documented
 
 

@@ -65,6 +65,7 @@ from nbdlpack.native.compiler import atomic_add, cold, hot, inline, native, stac
 from nbdlpack.native.device_types import DLDeviceType
 from nbdlpack.native.memory import (
     BIAS,
+    ESCAPED,
     FOR_BUFFER,
     FOR_DLPACK,
     FOR_WRITE,
@@ -470,6 +471,10 @@ def getbuffer(self: ViewObject, view: Py_buffer, flags: c_int) -> c_int:
         return -1
     lease, length = self.storage.lease, size
     use(lease, weight)
+    if flags == PyBUF_WRITABLE and weight == WRITE:
+        # Who asks for bare bytes to write to may let go of the buffer and keep the address: torch.frombuffer does.
+        block = Block(lease.block)
+        block.flags |= ESCAPED
     room[0], room[1] = lease, weight
     for i in range(n):
         room[2 + i], room[2 + n + i] = self.shape[i], self.strides[i] * size

@@ -486,6 +486,19 @@ def test_torch_functions_that_take_arrays(torch):
     assert torch.from_dlpack(x).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("function", ["frombuffer", "asarray"])
+def test_torch_keeps_the_address_of_a_buffer_that_it_lets_go_of(torch, function):
+    # torch asks for a bare writable buffer, releases it, and keeps the address: copies have to be made at once.
+    x = nd.arange(4, dtype="f8")
+    earlier = x.copy()
+    t = getattr(torch, function)(x, dtype=torch.float64)
+    later = x.copy()
+    t[0] = 99
+    assert (earlier[0], later[0], x[0]) == (0, 0, 99)
+    x[1] = 7  # nor does it move away from under the tensor
+    assert t.tolist() == [99, 7, 2, 3]
+
+
 NEGATIVE = """
 import torch, nbdlpack as nd
 with nd.dlpack.allow_negative_strides():
