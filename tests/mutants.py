@@ -92,7 +92,9 @@ MUTANTS = (
         RULES + "TestRule04",
     ),
     # 5. an export keeps the lease
-    Mutant(5, EXPORTS, "    lease.made += weight\n    block.exported", "    block.exported", RULES + "TestRule05"),
+    Mutant(
+        5, EXPORTS, "    count_export(lease, weight)\n    block.exported", "    block.exported", RULES + "TestRule05"
+    ),
     Mutant(
         5,
         MEMORY,
@@ -211,7 +213,7 @@ MUTANTS = (
         VIEWS,
         '    """_begin_read()"""\n    enter(self.storage)',
         '    """_begin_read()"""\n    self.storage.busy += 1',
-        "memory/test_threads.py -k eager",
+        RULES + "TestRule11",
     ),
     Mutant(
         11,

@@ -77,6 +77,7 @@ from nbdlpack.native.memory import (
     Block,
     Lease,
     World,
+    count_export,
     drain,
     enlist,
     enter,
@@ -132,7 +133,7 @@ def prepare(self: ViewObject, weight: c_int64, cause: c_int64) -> c_int64:
 def use(lease: Lease, weight: c_int64):
     """Count an export on a lease."""
     block = Block(lease.block)
-    lease.made += weight
+    count_export(lease, weight)
     block.exported = lease
     if not block.flags & (FOREIGN | LISTED):
         enlist(block)
@@ -409,7 +410,7 @@ def numpy_array(self: ViewObject, weight: c_int64, keep: c_int64) -> word:
     if keep:
         use(lease, weight)
     else:
-        lease.made += weight  # not to be met again as an import: it needs no place in the table
+        count_export(lease, weight)  # not to be met again as an import: it needs no place in the table
     if weight == WRITE:
         holder = PyCapsule_New(lease, WRITE_HOLD, drop_write)
     else:

@@ -427,6 +427,18 @@ def let_export_go(lease: Lease, weight: c_int64):
 
 
 @inline
+def count_export(lease: Lease, weight: c_int64):
+    """Count an export on a lease that a storage has.
+
+    After millions of writable ones the two halves are brought together, or after billions `count` would come near 0.
+    """
+    lease.made += weight
+    if lease.made >> 56:
+        atomic_add(lease.count, lease.made)
+        lease.made = 0
+
+
+@inline
 def live(lease: Lease) -> c_int64:
     """Return the exports of a storage's lease: writable ones << 32 | all."""
     return atomic_load(lease.count) + lease.made - BIAS

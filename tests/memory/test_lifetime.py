@@ -57,6 +57,19 @@ def test_a_million_loops_leave_no_trace():
     assert leaks(1_000_000, 3600) == {}
 
 
+@pytest.mark.slow
+def test_counts_stay_right_after_many_millions_of_exports():
+    # More writable exports than the upper half of a 64-bit count has room for beside its bias, some of them live.
+    x = nd.zeros(3)
+    writer, reader = np.from_dlpack(x), np.from_dlpack(nd.readonly(x))
+    for _ in range((1 << 24) + 100):
+        x.__dlpack__()
+    assert exports(x) == (2, 1)
+    del writer, reader
+    assert exports(x) == (0, 0)
+    assert nd.is_shared(x.copy())
+
+
 def test_loops_leave_no_trace_where_python_checks_its_memory():
     # https://docs.python.org/3/library/devmode.html: freed memory is overwritten, and its use found
     program = "import sys; from tests.memory import loops; loops.main(int(sys.argv[1]))"
