@@ -177,6 +177,7 @@ def vocabulary(module: ModuleType, row: Row) -> dict[str, Any]:
 
 def calibrate(timer: timeit.Timer, seconds: float) -> int:
     """Return how often a statement is to be run for a timing to take so long."""
+    timer.timeit(1)  # what the first time makes ready is not the statement's own
     number, spent = 1, timer.timeit(1)
     while spent < seconds / 10:
         number *= 10

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+TRIES = 3
+"""How often a test is run before its mutant counts as not found: a race of threads does not always show."""
 SECONDS = 300
 """After which a test that runs is taken to hang, which is a way to fail."""
 
@@ -265,7 +267,7 @@ MUTANTS = (
         MEMORY,
         "    if atomic_add(lease.count, -weight) == weight:",
         "    lease.count -= weight\n    if lease.count == 0:",
-        "memory/test_lifetime.py -k TestThreads",
+        "memory/test_lifetime.py -k at_once",
     ),
     Mutant(
         "deleters",
@@ -410,16 +412,19 @@ def main(arguments: list[str]) -> int:
             file, start = folder / m.file, time.monotonic()
             original = file.read_text()
             file.write_text(texts[m])
-            status, output = run(folder, m.test)
+            outcome, output, tries = "NOT FOUND", "", 0
+            while outcome == "NOT FOUND" and tries < TRIES:
+                status, output = run(folder, m.test)
+                outcome, tries = verdict(status), tries + 1
             file.write_text(original)
-            outcomes.append(verdict(status))
+            outcomes.append(f"{outcome}, at try {tries}" if outcome != "NOT FOUND" and tries > 1 else outcome)
             seconds = time.monotonic() - start
             print(f"[{i}/{len(chosen)}] rule {m.rule!s:14} {m.file:32} {outcomes[-1]}  ({seconds:.0f} s)", flush=True)
             if not outcomes[-1].startswith("found"):
                 print(f"    {m.text!r}\n -> {m.replacement!r}\n{output[-1500:]}")
-    bad = sum(not outcome.startswith("found") for outcome in outcomes)
+    bad = sum(not each.startswith("found") for each in outcomes)
     print(f"{len(chosen) - bad} of {len(chosen)} mutants were found by their tests")
-    if any(outcome.startswith("ERROR") for outcome in outcomes):
+    if any(each.startswith("ERROR") for each in outcomes):
         return 2
     return 1 if bad else 0
 

@@ -15,7 +15,7 @@ from nbdlpack.native.abi import (
     PyObject_Vectorcall,
     words,
 )
-from nbdlpack.native.compiler import hot, inline, native, stack
+from nbdlpack.native.compiler import inline, native, stack
 from nbdlpack.native.exports import numpy_array, on_host
 from nbdlpack.native.memory import CLASSES, READ, WORLD, WRITE, Block, World, allocate, drain, new_storage, no_memory
 from nbdlpack.native.views import ViewObject, count, dtype_object, dtype_word, itemsize, new, takes
@@ -51,7 +51,7 @@ def empty_like(self: ViewObject, dtype: word) -> word:
     return result
 
 
-@hot
+@native
 def elementwise(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
     """_elementwise(ufunc, other, results)"""
     if not takes(args, nargs, 3):
@@ -70,7 +70,7 @@ def elementwise(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
     return NONE
 
 
-@hot
+@native
 def apply(ufunc: word, self: ViewObject, other: ViewObject, result: ViewObject) -> word:
     """Call a ufunc with NumPy arrays on the memory of two arrays and a new one; return this one, or 0."""
     operands = stack(word * 3)

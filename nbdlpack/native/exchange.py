@@ -22,7 +22,7 @@ from nbdlpack.native.abi import (
     memcpy,
     words,
 )
-from nbdlpack.native.compiler import cold, hot, native, stack
+from nbdlpack.native.compiler import cold, native, stack
 from nbdlpack.native.exports import CHECK, describe, export, new_descriptor
 from nbdlpack.native.imports import DLPACK, VERSION, VERSION_KEYWORD, import_capsule, let_go_amid_error, wrap_versioned
 from nbdlpack.native.memory import (
@@ -60,7 +60,7 @@ def exportable(self: ViewObject) -> c_int64:
     return 1 if result else 0
 
 
-@hot
+@native
 def exchange_export(self: ViewObject, out: words) -> c_int:
     """managed_tensor_from_py_object_no_sync"""
     out[0] = 0

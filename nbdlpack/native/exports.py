@@ -369,7 +369,7 @@ def drop_write(capsule: word):
     let_export_go(PyCapsule_GetPointer(capsule, WRITE_HOLD), WRITE)
 
 
-@hot
+@native
 def host(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
     """_host(how): 0 a read-only NumPy array, 1 a writable one, 2 one for the user to keep, writable if this is."""
     if not takes(args, nargs, 1):
@@ -399,7 +399,7 @@ def on_host(self: ViewObject) -> c_int64:
     return 1 if Block(self.storage.lease.block).device_type == CPU else 0
 
 
-@hot
+@native
 def numpy_array(self: ViewObject, weight: c_int64, keep: c_int64) -> word:
     """Return a NumPy array on an array's memory, to `keep` or for a moment, which uses the lease with a weight."""
     lease, n = self.storage.lease, self.ndim

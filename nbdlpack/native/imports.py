@@ -191,7 +191,7 @@ def extent(self: ViewObject) -> c_int64:
     return last * itemsize(self.dtype)
 
 
-@hot
+@native
 def come_home(cls: word, lease: Lease, tensor: DLTensor, flags: c_uint64) -> word:
     """Return an array over a lease of ours that has live exports, on the storage that has it if one has."""
     block, storage = Block(lease.block), Storage(lease.storage)

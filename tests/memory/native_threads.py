@@ -9,10 +9,11 @@ from ctypes import Structure, c_int, c_int64, c_void_p
 from ctypes import c_void_p as word
 from typing import Any
 
-from nbdlpack.native.abi import DLManagedTensorVersioned, words
-from nbdlpack.native.compiler import atomic_store, compile_functions, extern, immortal
+from nbdlpack.native.abi import DLManagedTensorVersioned, longs, words
+from nbdlpack.native.compiler import atomic_load, atomic_store, compile_functions, extern, immortal
 
 usleep = extern("usleep", c_int, c_int)
+sched_yield = extern("sched_yield", c_int)
 pthread_mutex_lock = extern("pthread_mutex_lock", c_int, word)
 pthread_mutex_unlock = extern("pthread_mutex_unlock", c_int, word)
 
@@ -27,6 +28,7 @@ class Job(Structure):
         ("delay", c_int64),  # in microseconds: before the first, while the mutex is held, and between any two
         ("ready", c_int64),
         ("done", c_int64),  # how many
+        ("gate", word),  # of a number that is 0 until all may begin, or 0
     ]
 
 
@@ -35,6 +37,9 @@ class Job(Structure):
 
 def drop_each(job: Job) -> word:
     """Call the deleter of each managed tensor."""
+    if job.gate:
+        while not atomic_load(longs(job.gate)[0]):
+            sched_yield()
     for i in range(job.n):
         managed = DLManagedTensorVersioned(job.items[i])
         managed.deleter(managed)
@@ -83,9 +88,9 @@ class Mutex:
 class Thread:
     """A thread that calls the deleters of managed tensors, started at once."""
 
-    def __init__(self, managed: list[int], mutex: Mutex | None = None, delay: int = 0) -> None:
+    def __init__(self, managed: list[int], mutex: Mutex | None = None, delay: int = 0, gate: int = 0) -> None:
         self.items = (c_void_p * len(managed))(*managed)
-        self.job = Job(self.items, len(managed), mutex.address if mutex else None, delay)
+        self.job = Job(self.items, len(managed), mutex.address if mutex else None, delay, gate=gate)
         self.thread = c_void_p()
         function = code["drop_each_holding" if mutex else "drop_each"]
         failed = libc.pthread_create(ctypes.byref(self.thread), None, function, ctypes.addressof(self.job))
@@ -107,8 +112,10 @@ class Thread:
 
 @contextmanager
 def threads(*managed: list[int]) -> Any:
-    """Let threads drop managed tensors, a list each, while a block of code runs."""
-    running = [Thread(items) for items in managed]
+    """Let threads drop managed tensors, a list each and all at once, while a block of code runs."""
+    gate = c_int64(0)
+    running = [Thread(items, gate=ctypes.addressof(gate)) for items in managed]
+    gate.value = 1
     try:
         yield
     finally:

@@ -326,6 +326,15 @@ class TestThreadsThatPythonNeverSaw:
         assert exports(x) == (0, 0)
         assert leases(x) == 1
 
+    def test_many_drop_at_once(self):
+        # often enough that two of them really count down at the same moment, on a busy machine too
+        x = numbers(4)
+        for _ in range(12):
+            with threads(*[[take(x) for _ in range(20_000)] for _ in range(4)]):
+                pass
+            assert exports(x) == (0, 0)
+        assert leases(x) == 1
+
     @KINDS
     @pytest.mark.parametrize("n", [500, pytest.param(20_000, marks=pytest.mark.slow)])
     def test_many_drop_the_last_of_many_arrays(self, make, n):

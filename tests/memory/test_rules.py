@@ -1342,6 +1342,27 @@ class TestRule11:
         assert values(x)[:2] == [1, 2]
         assert values(y)[:2] == [0, 1]
 
+    @pytest.mark.parametrize("first", [nd.storage.writing, nd.storage.reading])
+    @pytest.mark.parametrize("second", [nd.storage.writing, nd.storage.reading])
+    def test_a_copy_and_a_write_wait_for_each_other(self, first, second):
+        # Copies that are not lazy hold the storage while they read it.
+        x = numbers()
+        inside, order = threading.Event(), []
+
+        def hold() -> None:
+            with first(x):
+                inside.set()
+                threading.Event().wait(0.05)
+                order.append("first")
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        inside.wait()
+        with second(x):
+            order.append("second")
+        thread.join()
+        assert order == ["first", "second"]
+
     def test_a_thread_may_write_again_inside_its_write(self):
         # as a signal handler or a finaliser does
         x = numbers()
