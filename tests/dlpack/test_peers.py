@@ -369,7 +369,11 @@ def test_every_dtype_of_a_peer(source, row):
 def test_every_layout_of_numpy(layout):
     a = LAYOUTS[layout](example(np.float32))
     x = nd.from_dlpack(a)
-    assert (x.shape, x.strides) == (a.shape, a.strides)
+    assert x.shape == a.shape
+    # Before 2.4 NumPy exported other strides than its own for axes of length one.
+    assert [step for n, step in zip(x.shape, x.strides, strict=True) if n > 1] == [
+        s for n, s in zip(a.shape, a.strides, strict=True) if n > 1
+    ]
     assert bytes(x) == a.tobytes()
     if a.size:
         assert x._state()[0] == a.ctypes.data

@@ -400,6 +400,7 @@ class TestThreadsThatPythonNeverSaw:
         home = address(x)
 
         def work() -> None:  # in a thread for which Python has no pending calls
+            threading.Event().wait(0.05)  # until the main thread, which has them, waits for this one
             delete(managed)
             x[0] = 1
 
