@@ -17,8 +17,8 @@ from nbdlpack.native.abi import (
 )
 from nbdlpack.native.compiler import inline, native, stack
 from nbdlpack.native.exports import numpy_array, on_host
-from nbdlpack.native.memory import CLASSES, READ, WORLD, WRITE, Block, World, allocate, drain, new_storage, no_memory
-from nbdlpack.native.views import ViewObject, count, dtype_object, dtype_word, itemsize, new, takes
+from nbdlpack.native.memory import CLASSES, READ, WORLD, WRITE, World, drain
+from nbdlpack.native.views import ViewObject, count, dtype_object, dtype_word, itemsize, new_array, takes
 
 
 @inline
@@ -35,20 +35,10 @@ def alike(self: ViewObject, other: ViewObject) -> word:
 @native
 def empty_like(self: ViewObject, dtype: word) -> word:
     """Return an array of a dtype and an array's shape in new memory."""
-    kind, step, n = dtype_word(dtype), 1, self.ndim
+    kind = dtype_word(dtype)
     if kind < 0:
         return 0
-    block = Block(allocate(count(self) * itemsize(kind), 0))
-    if block == 0:
-        return no_memory(count(self) * itemsize(kind))
-    result = ViewObject(new(words(CLASSES)[0], new_storage(block.first), n))
-    if result:
-        result.dtype = kind
-        while n > 0:
-            n -= 1
-            result.shape[n], result.strides[n] = self.shape[n], step
-            step *= self.shape[n] if self.shape[n] else 1
-    return result
+    return new_array(words(CLASSES)[0], self.shape, self.ndim, kind, count(self) * itemsize(kind), 0)
 
 
 @native

@@ -306,17 +306,22 @@ def make_empty(cls: word, args: words, nargs: c_ssize_t) -> word:
                 PyErr_SetString(VALUE_ERROR, b"negative dimensions are not allowed")
             return 0
         dims[i], size = extent, bounded(size, extent)
-    block = Block(allocate(size, args[2] != ZERO))
+    return new_array(cls, dims, n, dtype, size, args[2] != ZERO)
+
+
+@native
+def new_array(cls: word, shape: longs, ndim: c_int64, dtype: c_int64, size: c_int64, zeros: c_int64) -> word:
+    """Return a C-contiguous array in new memory, of so many bytes, or 0 with an error set."""
+    block, n, step = Block(allocate(size, zeros)), ndim, 1
     if block == 0:
         return no_memory(size)
     self = ViewObject(new(cls, new_storage(block.first), n))
     if self:
         self.dtype = dtype
-        step = 1
         while n > 0:
             n -= 1
-            self.shape[n], self.strides[n] = dims[n], step
-            step *= dims[n] if dims[n] else 1
+            self.shape[n], self.strides[n] = shape[n], step
+            step *= shape[n] if shape[n] else 1
     return self
 
 
