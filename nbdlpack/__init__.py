@@ -150,6 +150,7 @@ from nbdlpack.functions.manipulation import (
 from nbdlpack.functions.memory import (
     CopyStats,
     MemoryInfo,
+    add_memory_callback,
     copy_log,
     copy_stats,
     is_shared,
@@ -157,6 +158,7 @@ from nbdlpack.functions.memory import (
     memory_info,
     no_copies,
     readonly,
+    release_cached_memory,
     shares_memory,
 )
 from nbdlpack.functions.statistical import (
@@ -172,18 +174,22 @@ from nbdlpack.functions.statistical import (
     sum,
     var,
 )
+from nbdlpack.functions.streams import Event, Stream, current_stream, default_stream, is_available
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CopyStats",
     "Device",
+    "Event",
     "MemoryInfo",
+    "Stream",
     "__version__",
     "abs",
     "acos",
     "acosh",
     "add",
+    "add_memory_callback",
     "all",
     "any",
     "arange",
@@ -221,6 +227,8 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "current_stream",
+    "default_stream",
     "device",
     "divide",
     "dlpack",
@@ -259,6 +267,7 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "is_available",
     "is_shared",
     "isfinite",
     "isinf",
@@ -302,6 +311,7 @@ __all__ = [
     "ravel",
     "readonly",
     "reciprocal",
+    "release_cached_memory",
     "remainder",
     "reshape",
     "rint",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeAlias
 
 import numpy as np
 
-from nbdlpack import dtypes, engine, indexing, native, storage
+from nbdlpack import devices, dtypes, engine, indexing, native, storage
 from nbdlpack.dlpack import consumer, description, producer, serve
 from nbdlpack.native import FOR_WRITE, View
 from nbdlpack.protocols import Protocols
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Axis: TypeAlias = "int | tuple[int, ...] | None"
 
 _UNSET: Any = object()
+_HOST = devices.host.place
 
 
 # -- operators: one factory a kind, from the table of ufuncs
@@ -43,11 +44,8 @@ def _binary(name: str) -> Callable[[Any, Any], ndarray]:
             result = self._elementwise(ufunc, other, alike)
             if result is not None:
                 return result
-        elif type(self) is ndarray and (self.dtype, kind) in scalars:
-            try:
-                x = self._host(0)
-            except BufferError:  # the memory is not the host's
-                return engine.operate(ndarray, ufunc, self, other)
+        elif type(self) is ndarray and (self.dtype, kind) in scalars and self._place == _HOST:
+            x = self._host(0)
             result = ndarray._empty(self.shape, scalars[self.dtype, kind], 0)
             ufunc(x, other, result._host(1))
             return result
@@ -74,17 +72,15 @@ def _in_place(name: str) -> Callable[[Any, Any], ndarray]:
     def operator(self: ndarray, other: Any) -> Any:
         kind = type(other)
         usual = kind is ndarray or ((kind is float or kind is int) and self.dtype not in dtypes.EXTENDED)
+        usual = usual and self._place == _HOST and (kind is not ndarray or other._place == _HOST)
         if usual and not storage.is_shared(self):  # what is shared is not to move for what fails: see the engine
-            (hold, target), done = self._begin_overwrite(FOR_WRITE), 0
+            (hold, target), done = self._begin_overwrite(FOR_WRITE, 0), 0
             try:
                 ufunc(self._host(0), other if kind is not ndarray else other._host(0), target._host(1))
                 done = 1
-            except BufferError:  # the memory is not the host's
-                pass
             finally:
                 self._end_overwrite(hold, target, done)
-            if done:
-                return self
+            return self
         return engine.operate_in_place(ndarray, ufunc, self, other)
 
     return operator
@@ -108,11 +104,8 @@ def _unary(name: str) -> Callable[[Any], ndarray]:
     def operator(self: ndarray) -> Any:
         if type(self) is not ndarray:
             return ufunc(self)
-        if self.dtype in results:
-            try:
-                x = self._host(0)
-            except BufferError:  # the memory is not the host's
-                return ufunc(self)
+        if self.dtype in results and self._place == _HOST:
+            x = self._host(0)
             result = ndarray._empty(self.shape, results[self.dtype], 0)
             ufunc(x, result._host(1))
             return result
@@ -357,8 +350,7 @@ class ndarray(Shaped, Protocols):  # noqa: N801 - NumPy's name
 
     def nonzero(self) -> tuple[ndarray, ...]:
         """Return the positions of the elements that are not zero, as an index array for each dimension."""
-        found: tuple[ndarray, ...] = engine.generalized(ndarray, np.nonzero, (self,), None, {})
-        return found
+        return self.device.nonzero(ndarray, self)
 
     # -- operators
 

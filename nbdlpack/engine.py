@@ -122,6 +122,28 @@ def common_device(values: Sequence[Any]) -> Device:
     return found if found is not None else devices.default()
 
 
+def _arriving(device: Device, values: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
+    """Tell of the NumPy arrays among operands, which are copied to a device that is not the host.
+
+    Raises DeviceError if an output is one.
+    """
+    for value in values:
+        if isinstance(value, np.ndarray) and value.ndim:
+            words = "an operand in host memory, of an operation with arrays on another device"
+            storage.copied(value.nbytes, str(devices.host), str(device), words, asked=False)
+    for x in outputs:
+        if isinstance(x, np.ndarray):
+            msg = f"out is a NumPy array, but the operands are on {device}: pass an array there, or none"
+            raise DeviceError(msg)
+
+
+def _leaving(device: Device, values: Sequence[Any], words: str) -> None:
+    """Tell of the arrays that an operation which their device leaves to the host copies there and back."""
+    if device is not devices.host:
+        nbytes = sum([value.nbytes for value in values if isinstance(value, View)])
+        storage.copied(nbytes, str(device), str(devices.host), f"{words} is computed on the host", asked=False)
+
+
 # -- promotion
 
 _resolved: dict[Any, tuple[DType, ...]] = {}
@@ -225,6 +247,8 @@ def elementwise(
     if "where" in options:
         options = {**options, "where": operand(options["where"])}
     device = common_device((*inputs, *(out or ()), options.get("where")))
+    if device is not devices.host:
+        _arriving(device, inputs, out or ())
     given = out if out is not None else (None,) * ufunc.nout
     if any(x is None for x in given):
         kinds = tuple([_kind(x) for x in inputs])
@@ -237,8 +261,8 @@ def elementwise(
         device.elementwise(ufunc, inputs, given, options)
         return given[0] if ufunc.nout == 1 else given
     _check(ufunc, inputs, given, options)
-    if len(out) == 1 and isinstance(out[0], View) and "where" not in options:
-        with storage.overwriting(out[0]) as target:
+    if len(out) == 1 and isinstance(out[0], View):
+        with storage.overwriting(out[0], keep="where" in options) as target:
             device.elementwise(ufunc, inputs, (target,), options)
     else:
         with _writing(out):
@@ -260,13 +284,18 @@ def generalized(
 ) -> Any:
     """Call a ufunc's method, or a ufunc that is not elementwise; return arrays in place of NumPy's."""
     device = common_device((*inputs, *(out or ()), *options.values()))
+    _leaving(device, (*inputs, *(out or ())), getattr(method, "__name__", "the function"))
     if out is None:
         result = device.generalized(method, inputs, options)
         if isinstance(result, tuple):
             return tuple([_own(cls, device, part) for part in result])
         return _own(cls, device, result)
-    with _writing(out):
-        result = device.generalized(method, inputs, {**options, "out": out})
+    if len(out) == 1 and isinstance(out[0], View):
+        with storage.overwriting(out[0], keep=True) as target:
+            result = device.generalized(method, inputs, {**options, "out": (target,)})
+    else:
+        with _writing(out):
+            result = device.generalized(method, inputs, {**options, "out": out})
     results = result if isinstance(result, tuple) else (result,)
     kept = tuple([_own(cls, device, part) if x is None else x for part, x in zip(results, out, strict=True)])
     return kept if isinstance(result, tuple) else kept[0]
@@ -364,8 +393,12 @@ def operate_in_place(cls: type[V], ufunc: np.ufunc, x: V, y: Any) -> Any:
 def at(ufunc: np.ufunc, x: Any, key: Any, values: tuple[Any, ...]) -> None:
     """Apply a ufunc in place at places, which may be the same more than once: `ufunc.at`."""
     device = common_device((x, key, *values))
-    with _writing((x,)):
+    _leaving(device, (x, *values), f"{ufunc.__name__}.at")
+    if not isinstance(x, View):
         device.at(ufunc, x, key, values)
+        return
+    with storage.overwriting(x, keep=True) as target:
+        device.at(ufunc, target, key, values)
 
 
 # -- reductions
@@ -412,6 +445,7 @@ def reduce(
         with storage.overwriting(out) as target:
             device.reduce(name, x, target, axes, options)
     elif isinstance(out, np.ndarray):
+        _arriving(device, (), (out,) if device is not devices.host else ())
         device.reduce(name, x, out, axes, options)
     else:
         msg = f"out is of type {type(out).__name__}, but must be an array"
@@ -448,7 +482,9 @@ def assign_part(x: View, part: View, value: Any) -> None:
     """Write all elements of a view of an array, as `assign`."""
     value = _fitting(value, part)
     device = common_device((x, value))
-    with storage.writing(x):
+    with storage.overwriting(x, keep=True) as target:
+        if target is not x:  # the part of that
+            part = target._view(View, part._first - x._first, part.dtype, 0, part.shape, part._steps)
         device.assign(part, value)
 
 
@@ -462,8 +498,9 @@ def scatter(x: View, key: Any, value: Any) -> None:
     """Write ``x[key] = value`` for a key with index arrays or masks."""
     value = assigned(value, x.dtype)
     device = common_device((x, value))
-    if storage.is_shared(x):
+    mask = isinstance(key, (View, np.ndarray)) and key.dtype == dtypes.BOOL and key.shape == x.shape
+    if storage.is_shared(x) and not (mask and value.ndim == 0):
         # A key or a value that does not fit is to be found out before the memory moves.
         layout.check_fits(value.shape, gather(x, key, View).shape)
-    with storage.writing(x):
-        device.scatter(x, key, value)
+    with storage.overwriting(x, keep=True) as target:
+        device.scatter(target, key, value)

@@ -5,7 +5,7 @@ Steps are strides in elements, signed, one for each axis.  Offsets are in elemen
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 from operator import index
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -314,3 +314,80 @@ def view_steps(
             return None
         result.append(new)
     return new_shape, (*result, 1)
+
+
+# -- iterating
+
+
+def coalesced(shape: Shape, several: Sequence[Steps], *, ordered: bool = False) -> tuple[Shape, list[Steps]]:
+    """Return as few dimensions as several operands of one shape can be visited by, and the operands' steps along them.
+
+    Axes of length one are dropped, and neighbours along which all operands go on evenly become one.  Steps may be of
+    any unit.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape.
+    several : sequence of tuples of int
+        The steps of each operand along each axis.
+    ordered : bool
+        Whether elements must be visited in C order.  If not, the axes along which the first operand has its smallest
+        steps come last, and of those with the same ones those of the second operand.
+
+    Returns
+    -------
+    tuple of int
+        The lengths, none of them 1; ``()`` for a single element, ``(0,)`` for none.
+    list of tuples of int
+        For each operand its steps.
+    """
+    # Each axis is its length and the operands' steps along it.
+    axes = [axis for axis in zip(shape, *several, strict=True) if axis[0] != 1]
+    if 0 in shape:
+        return (0,), [(0,) for _ in several]
+    if not ordered and len(axes) > 1:
+        axes.sort(key=lambda axis: [-abs(step) for step in axis[1:]])
+    merged = axes[:1]
+    for axis in axes[1:]:
+        n, steps = axis[0], axis[1:]
+        if merged[-1][1:] == tuple([step * n for step in steps]):
+            merged[-1] = (merged[-1][0] * n, *steps)
+        else:
+            merged.append(axis)
+    if not merged:
+        return (), [() for _ in several]
+    lengths, *result = zip(*merged, strict=True)
+    return lengths, result
+
+
+def overlap(first: tuple[int, Shape, Steps, int], second: tuple[int, Shape, Steps, int]) -> bool:
+    """Return whether two arrays may share bytes.
+
+    Each is given by the address of its first element, its shape, its strides in bytes, and its itemsize.  The answer is
+    exact for arrays that are apart, and for those that are interleaved evenly, as every second element is with those
+    between, or the left half of a matrix with the right one; for others it is yes.
+    """
+    if 0 in first[1] or 0 in second[1]:
+        return False
+    (low, end, run, steps), (other_low, other_end, other_run, other_steps) = _runs(*first), _runs(*second)
+    if end <= other_low or other_end <= low:
+        return False
+    period = gcd(*steps, *other_steps)
+    if period == 0:
+        return True
+    distance = (other_low - low) % period
+    return distance < run or period - distance < other_run
+
+
+def _runs(address: int, shape: Shape, strides: Steps, itemsize: int) -> tuple[int, int, int, list[int]]:
+    """Return where an array's bytes begin and end, how many are in a row, and the strides between such runs."""
+    low, high = bounds(shape, strides)
+    run = itemsize
+    steps: list[int] = []
+    for step, n in sorted([(abs(step), n) for n, step in zip(shape, strides, strict=True) if n > 1 and step]):
+        if step == run and not steps:
+            run *= n
+        else:
+            steps.append(step)
+    return address + low, address + high - 1 + itemsize, run, steps

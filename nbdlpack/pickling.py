@@ -63,8 +63,8 @@ def restore(cls: type[Any], data: Any, dtype: str, shape: tuple[int, ...], order
     x = x._lazy_copy(cls)
     if x is None:
         x = host.from_host(cls, buffer)
-    x = x._view(cls, 0, kind, 0, shape, steps)
-    return storage.to_device(x, cls, target, "an array was unpickled")
+    x = storage.to_device(x._view(cls, 0, kind, 0, (prod(shape),), (1,)), cls, target, "an array was unpickled")
+    return x._view(cls, 0, kind, 0, shape, steps)
 
 
 def _device(name: str) -> Device:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import numpy as np
 
 from nbdlpack import devices, dtypes, pickling, printing, storage
+from nbdlpack.errors import DeviceError
 from nbdlpack.flags import Flags
 from nbdlpack.native import View
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     from nbdlpack.devices import Device
     from nbdlpack.dtypes import DTypeLike
+
+
+_numba_types: Final = devices.base.numba_types
 
 
 class Protocols(View):
@@ -51,8 +55,9 @@ class Protocols(View):
     @property
     def ctypes(self) -> Any:
         """What `numpy.ndarray.ctypes` is: the address, shape and strides for ctypes.  As with `ptr`, memory stays."""
+        a = self._host(2)
         self._address()
-        return self._host(2).ctypes
+        return a.ctypes
 
     # -- elements
 
@@ -105,6 +110,12 @@ class Protocols(View):
         if copy is False:
             msg = f"copy is False, but an array of {own} has to be copied to be had as {new}: pass copy=None"
             raise ValueError(msg)
+        if copy is None and self.device is not devices.host:
+            msg = (
+                f"the array is on {self.device}, and no NumPy array is made of it unasked: use x.to_device('cpu'), or "
+                "numpy.array(x), which asks for a copy"
+            )
+            raise BufferError(msg)
         words = "a NumPy array was made of the array" + ("" if new == own else f" as {new}")
         storage.copied(self.size * new.itemsize, str(self.device), str(devices.host), words, asked=bool(copy))
         return self._host_value().astype(new)
@@ -125,6 +136,38 @@ class Protocols(View):
             "strides": None if self._contiguous & 1 else self.strides,
             "data": (self._address(), bool(self._flags)),
         }
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        device, dtype = self.device, self.dtype
+        if not device.streamed:
+            msg = f"the CUDA array interface is for a GPU's memory, and the array is on {device}"
+            raise AttributeError(msg)
+        if dtype in dtypes.EXTENDED:
+            msg = f"the CUDA array interface has no word for {dtype}: exchange it by DLPack"
+            raise AttributeError(msg)
+        # From here on the current stream waits for what was begun elsewhere, so that is the one to name.
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": dtype.str,
+            "strides": None if self._contiguous & 1 else self.strides,
+            "data": (self._address(), bool(self._flags)),
+            "stream": device.consumer_stream(),
+        }
+
+    @property
+    def _numba_type_(self) -> Any:
+        # What Numba asks for, twice, when the array is an argument of a compiled function or a kernel.
+        try:
+            return _numba_types[self._kind]
+        except KeyError:
+            pass
+        try:
+            return self.device.numba_type(self)
+        except (TypeError, DeviceError) as error:
+            # Numba then asks its `typeof`, which raises this error anew; one that is raised here is printed, or lost.
+            raise AttributeError(str(error)) from None
 
     # -- Python's protocols
 

@@ -245,11 +245,26 @@ class Shaped(View):
         return self._view(type(self), 0, new, self._flags, *found)
 
     def to_device(self, device: Device | str, /, *, stream: object = None) -> Self:
-        """Return the array on a device: itself if it is there, else a copy.  The cpu has no streams."""
-        if stream is not None:
-            msg = f"stream is {stream!r}, but must be None: device {devices.of(self)} has no streams"
-            raise ValueError(msg)
-        return storage.to_device(self, type(self), devices.named(device), "to_device() was called")
+        """Return the array on a device: itself if it is there, else a copy.
+
+        Parameters
+        ----------
+        device : Device or str
+            Where it is to be.
+        stream : optional
+            What work on a GPU is put into, in place of the current stream: a stream, or its handle.  The cpu has none.
+
+        Returns
+        -------
+        ndarray
+            Of the same dtype, C-contiguous if it is a copy.
+        """
+        target, source = devices.named(device), devices.of(self)
+        streamed = target if target.streamed else source
+        if stream is None:
+            return storage.to_device(self, type(self), target, "to_device() was called")
+        with streamed.working_on(stream):
+            return storage.to_device(self, type(self), target, "to_device() was called")
 
     def fill(self, value: Any) -> None:
         """Set all elements to a value, which is a number or an array without dimensions."""

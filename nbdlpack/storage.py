@@ -75,7 +75,7 @@ CAUSES: Final = (
 
 _scopes: contextvars.ContextVar[tuple[Scope, ...]] = contextvars.ContextVar("nbdlpack.copies", default=())
 _counting = threading.RLock()  # a signal's handler, or a finaliser, may come in between
-_NOT_THE_USERS: Final = frozenset({"nbdlpack", "contextlib", "copy", "numpy"})
+_NOT_THE_USERS: Final = frozenset({"nbdlpack", "contextlib", "copy", "numba", "numpy"})
 
 
 class Scope:
@@ -158,9 +158,9 @@ def _user_line() -> str:
     return "unknown" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _moving(nbytes: int, cause: int) -> None:
-    host = str(devices.host)  # the native layer moves host memory alone
-    _tell(nbytes, host, host, CAUSES[cause], asked=cause == native.BY_NAME, remedy=_BEFORE)
+def _moving(nbytes: int, cause: int, place: int) -> None:
+    device = str(devices.placed(place))
+    _tell(nbytes, device, device, CAUSES[cause], asked=cause == native.BY_NAME, remedy=_BEFORE)
 
 
 native.watch.moving = _moving
@@ -231,6 +231,9 @@ class overwriting:  # noqa: N801
     ----------
     x : View
         What is written to.
+    keep : bool
+        Whether some elements keep their values.  Then new memory is given on a device only, a copy: what is computed
+        there may fail for lack of memory after the write has begun, and that is to move nothing.
 
     Raises
     ------
@@ -240,13 +243,13 @@ class overwriting:  # noqa: N801
         If x shares its memory and there is none to move to.
     """
 
-    __slots__ = ("_hold", "_target", "_x")
+    __slots__ = ("_hold", "_keep", "_target", "_x")
 
-    def __init__(self, x: View) -> None:
-        self._x = x
+    def __init__(self, x: View, *, keep: bool = False) -> None:
+        self._x, self._keep = x, int(keep)
 
     def __enter__(self) -> View:
-        self._hold, target = self._x._begin_overwrite(native.FOR_WRITE)
+        self._hold, target = self._x._begin_overwrite(native.FOR_WRITE, self._keep)
         self._target: View | None = target
         return target  # type: ignore[no-any-return]
 
@@ -311,4 +314,4 @@ def to_device(x: V, cls: type[V], target: Device, cause: str) -> V:
         return x
     copied(x.nbytes, str(source), str(target), cause, asked=True)
     with reading(x):
-        return target.from_host(cls, source.to_host(x))
+        return target.receive(cls, x, source)

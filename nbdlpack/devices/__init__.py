@@ -6,42 +6,71 @@ add a row to `KINDS`.
 
 from __future__ import annotations
 
+import importlib
 import os
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 from nbdlpack.devices import base
-from nbdlpack.devices.base import Device
+from nbdlpack.devices.base import Device, Kind
 from nbdlpack.devices.cpu import CPU
+from nbdlpack.errors import DeviceError
+from nbdlpack.native.device_types import DLDeviceType
 
 if TYPE_CHECKING:
     from contextvars import Token
 
     from nbdlpack.native import View
 
-__all__ = ["KINDS", "Device", "default", "device", "host", "named", "numbered", "of", "set_default"]
+__all__ = ["KINDS", "Device", "default", "device", "host", "named", "numbered", "of", "placed", "set_default"]
 
-KINDS: Final = (CPU(),)
-host: Final = KINDS[0]
+host: Final = CPU()
 """The device of host memory, in which NumPy's arrays, buffers and pickles are."""
 
-for _device in KINDS:
-    base.register(_device)
 
-named = base.named
-numbered = base.numbered
+def _cuda(number: int) -> Device:
+    """Return a GPU, or the one that Numba's simulator stands for."""
+    module = "simulator" if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0") else "cuda"
+    device: Device = importlib.import_module(f"nbdlpack.devices.{module}").device(number)
+    return device
+
+
+def _host_memory(name: str) -> Kind:
+    def find(number: int) -> Device:
+        device: Device = importlib.import_module("nbdlpack.devices.cuda.hostmemory").device(name, number)
+        return device
+
+    return Kind(name, DLDeviceType.kDLCUDAHost if name == "cuda_host" else DLDeviceType.kDLCUDAManaged, find)
+
+
+KINDS: Final = (
+    Kind("cpu", DLDeviceType.kDLCPU, lambda _: host, several=False),
+    Kind("cuda", DLDeviceType.kDLCUDA, _cuda),
+    _host_memory("cuda_host"),
+    _host_memory("cuda_managed"),
+)
+"""The kinds of devices.  A device is made when it is first named, or something on it comes in."""
+
+for _kind in KINDS:
+    base.kinds[_kind.name] = _kind
+base.register(host)
+
+named, numbered, placed = base.named, base.numbered, base.placed
 
 
 def of(x: View) -> Device:
     """Return the device of an array."""
-    return base.numbered(x.__dlpack_device__())
+    return base.placed(x._place)
 
 
 def _initial() -> Device:
-    """Return the default device of a fresh process: what NBDLPACK_DEVICE names, else the first there is."""
+    """Return the default device of a fresh process: what NBDLPACK_DEVICE names, else the first GPU, else the cpu."""
     name = os.environ.get("NBDLPACK_DEVICE")
     if not name:
-        return KINDS[0]
+        try:
+            return named("cuda")
+        except DeviceError:
+            return host
     try:
         return named(name)
     except ValueError as error:

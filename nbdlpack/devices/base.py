@@ -18,11 +18,16 @@ Operands are Views on this device, or Python and NumPy scalars and NumPy arrays.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+import os
+from contextlib import AbstractContextManager, nullcontext
+from operator import index
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from nbdlpack import dtypes, native
+from nbdlpack.errors import DeviceError
+from nbdlpack.native.device_types import DLDeviceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,6 +100,8 @@ class Device:
 
     kind: ClassVar[str]
     """The device's name without a number."""
+    streamed: ClassVar[bool] = False
+    """Whether work on the device is put into streams; then it has the functions of `native.watch`."""
 
     _name: str
     _dlpack: tuple[int, int]
@@ -112,6 +119,11 @@ class Device:
         """The device as DLPack names it: its type and its number."""
         return self._dlpack
 
+    @property
+    def place(self) -> int:
+        """The device's number in arrays, no other device's: `View._place`."""
+        return self._dlpack[0] | self._dlpack[1] << 8
+
     def __str__(self) -> str:
         return self._name
 
@@ -120,8 +132,10 @@ class Device:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Device):
-            return self._dlpack == other._dlpack and self.kind == other.kind
-        return self._name == other if isinstance(other, str) else NotImplemented
+            return self.place == other.place
+        if isinstance(other, str):
+            return other in (self._name, f"{self.kind}:{self.index}")
+        return NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._name)
@@ -165,6 +179,43 @@ class Device:
         """Return a C-contiguous array of a class in new memory with the elements of a NumPy array."""
         raise NotImplementedError
 
+    def receive(self, cls: type[V], x: View, source: Device) -> V:
+        """Return a C-contiguous array of a class in new memory with the elements of an array on another device."""
+        return self.from_host(cls, source.to_host(x))
+
+    def arange(self, cls: type[V], start: Any, stop: Any, step: Any, dtype: np.dtype[Any] | None) -> V:
+        """Return a new array of what `numpy.arange` gives, in the dtype that it chooses if that is None."""
+        return self.from_host(cls, np.arange(start, stop, step, dtype=dtype))
+
+    def nonzero(self, cls: type[V], x: View) -> tuple[V, ...]:
+        """Return the positions of the elements that are not zero, an array for each dimension."""
+        return tuple([self.from_host(cls, positions) for positions in self.generalized(np.nonzero, (x,), {})])
+
+    # -- exchange: what streams ask for; a device that has none needs nothing of this
+
+    def check_stream(self, stream: int | None) -> None:
+        """Raise ValueError if a consumer of arrays on this device cannot have a stream of that number."""
+        if stream not in (None, -1):
+            msg = f"stream is {stream!r}, but device {self} has no streams: pass None, or -1"
+            raise ValueError(msg)
+
+    def export_on(self, x: View, stream: int | None) -> None:
+        """Make a consumer's stream wait for what was begun with an array that it is given."""
+
+    def working_on(self, stream: Any) -> AbstractContextManager[object]:
+        """Return a context in which work on this device goes to a stream, given as such or by a consumer's number."""
+        self.check_stream(stream)
+        return nullcontext()
+
+    def consumer_stream(self) -> int | None:
+        """Return the stream that a producer is to be given, for what comes in to be ready on it; None if none."""
+        return None
+
+    def numba_type(self, x: View) -> Any:  # noqa: ARG002
+        """Return the type that Numba is to take an array for, or raise the TypeError that says why it has none."""
+        msg = f"Numba's functions take no arrays on {self}: move it first, x.to_device('cpu') for functions on the CPU"
+        raise TypeError(msg)
+
     # -- single elements
 
     def gather(self, cls: type[V], x: View, key: Any) -> V:
@@ -179,6 +230,17 @@ class Device:
         """Apply a ufunc in place at ``x[key]``, once for each time that a place is named."""
         raise NotImplementedError
 
+    # -- memory: of the host, where a device does not say otherwise
+
+    def memory_info(self) -> tuple[int, int, int, int, int, int]:
+        """Return what `nbdlpack.MemoryInfo` is made of."""
+        world, page = native.world, os.sysconf("SC_PAGE_SIZE")
+        free, total = [page * os.sysconf(name) for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES")]
+        return world.bytes, world.blocks, world.pinned, 0, free, total
+
+    def release_cached_memory(self) -> None:
+        """Give back what is kept for arrays to come."""
+
     # -- wait
 
     def synchronize(self) -> None:
@@ -186,19 +248,55 @@ class Device:
         raise NotImplementedError
 
 
+def checked_stream(stream: object) -> int:
+    """Return the argument `stream` of the standard, an integer.  Raises TypeError if it is none; a bool is none."""
+    try:
+        if not isinstance(stream, bool):
+            return index(stream)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    msg = f"stream must be None or an integer, got {stream!r}"
+    raise TypeError(msg)
+
+
+# -- which devices there are
+
+
+class Kind(NamedTuple):
+    """A kind of devices: a row of `nbdlpack.devices.KINDS`."""
+
+    name: str
+    type: DLDeviceType
+    find: Callable[[int], Device]
+    """Return the device of a number, or raise the DeviceError that says why it cannot be used."""
+    several: bool = True
+    """Whether devices of the kind are numbered in their names."""
+
+
+kinds: Final[dict[str, Kind]] = {}
+numba_types: Final[dict[int, Any]] = {}
+"""Numba's types of arrays that were arguments of kernels before, by `View._kind`."""
 _named: dict[str, Device] = {}
-_numbered: dict[tuple[int, int], Device] = {}
+_placed: dict[int, Device] = {}
 
 
 def register(device: Device) -> None:
-    """Make a device known by its names and by DLPack's numbers, so that tensors on it are imported."""
-    _named[str(device)] = device
-    _numbered[device.dlpack] = device
-    native.importable[device.dlpack[0]] = 1
+    """Make a device known by its names and its numbers, so that tensors on it are imported."""
+    _named[str(device)] = _placed[device.place] = device
+    kind, number = device.dlpack
+    native.importable[kind] = native.STREAMED if device.streamed else 1
+    native.device_tuples[device.place] = (DLDeviceType(kind), number)
+
+
+def _find(kind: Kind, number: int) -> Device:
+    device = kind.find(number)
+    if device.place not in _placed:
+        register(device)
+    return device
 
 
 def named(name: str | Device) -> Device:
-    """Return the device of a name.  Raises ValueError if there is none."""
+    """Return the device of a name.  Raises ValueError if there is none, DeviceError if it cannot be used here."""
     if isinstance(name, Device):
         return name
     try:
@@ -208,13 +306,33 @@ def named(name: str | Device) -> Device:
     if not isinstance(name, str):
         msg = f"device is {name!r}, but must be a Device or its name as a str"
         raise TypeError(msg)
-    msg = f"there is no device named {name!r}, only: {', '.join(_named)}"
-    raise ValueError(msg)
+    word, colon, digits = name.partition(":")
+    kind = kinds.get(word)
+    if kind is None or (colon and not (kind.several and digits.isdecimal())):
+        names = ", ".join([f"{kind.name}, {kind.name}:1" if kind.several else kind.name for kind in kinds.values()])
+        msg = f"there is no device named {name!r}, only: {names}"
+        raise ValueError(msg)
+    device = _named[name] = _find(kind, int(digits or 0))
+    return device
 
 
 def numbered(number: tuple[int, int]) -> Device:
-    """Return the device that DLPack gives a type and a number.
+    """Return the device that DLPack gives a type and a number.  Raises DeviceError if it cannot be used here.
 
     Some libraries number the memory of a kind of which there is one: whatever the number, it is that.
     """
-    return _numbered.get(number) or _numbered[number[0], 0]
+    found = _placed.get(number[0] | number[1] << 8)
+    if found is None:
+        for kind in kinds.values():
+            if kind.type == number[0]:
+                found = _find(kind, number[1] if kind.several else 0)
+        found = found or _placed.get(number[0])
+    if found is None or found.dlpack[0] != number[0]:
+        msg = f"there is no device of DLPack's number {number} here"
+        raise DeviceError(msg)
+    return found
+
+
+def placed(place: int) -> Device:
+    """Return the device of a number that arrays have."""
+    return _placed.get(place) or numbered((place & 255, place >> 8))

@@ -51,7 +51,7 @@ class CPU(Device):
         ufunc(*[read(x) for x in inputs], **_options(options, outputs))
 
     def reduce(self, name: str, x: View, out: Any, axes: tuple[int, ...], options: Mapping[str, Any]) -> None:
-        function, a, target = REDUCTIONS[name], x._host(0), write(out)
+        function, a, target = REDUCTIONS[name], read(x), write(out)
         options = _options(options, None)
         if name in SEARCHING:
             # These take one axis or, in C order, all.
@@ -85,6 +85,12 @@ class CPU(Device):
 
     def at(self, ufunc: np.ufunc, x: Any, key: Any, values: tuple[Any, ...]) -> None:
         ufunc.at(write(x), _read_key(key), *[read(value) for value in values])
+
+    def numba_type(self, x: View) -> Any:
+        from nbdlpack.devices import kernelled, njit  # noqa: PLC0415 - it imports Numba
+
+        kernelled.take_part()  # a kernel refuses it
+        return njit.type_of(x)
 
     def synchronize(self) -> None:
         """Do nothing: the CPU is done with an operation when the call returns."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbdlpack.devices import Device
 
 EXCHANGE_ATTRIBUTE: Final = "__dlpack_c_exchange_api__"
+LEGACY_STREAM: Final = 1
 
 
 def from_dlpack(x: object, /, **options: Any) -> Any:
@@ -104,11 +105,19 @@ def import_(cls: type[Any], x: Any, /, *, device: object = None, copy: object = 
     wanted: dict[str, object] = {}
     if copy is not None:
         wanted["copy"] = copy
-    if target is not None and not _is_readable(x):
-        # The producer must move it.  Otherwise we do that, and the producer hears of no device but its own.
-        wanted["dl_device"] = target.dlpack
+    number = _device_number(x, needed=target is not None)
+    if number is not None:
+        if not is_usable(*number):
+            if target is not None:
+                # The producer must move it.  Otherwise we do that, and the producer hears of no device but its own.
+                wanted["dl_device"] = target.dlpack
+        else:
+            stream = devices.numbered(number).consumer_stream()
+            if stream is not None:
+                wanted["stream"] = stream
     capsule, took = _ask(x, wanted)
-    result = _take(cls, capsule, target, copy=copy, producer=kind)
+    ours: Any = wanted.get("stream") if took else None
+    result = _take(cls, capsule, target, copy=copy, producer=kind, stream=ours or LEGACY_STREAM)
     if (kind.__module__.partition(".")[0], kind.__name__) in _IMMUTABLE:
         return result if copy else result._view(cls, 0, result.dtype, READ_ONLY, result.shape, result._steps)
     if took and not met and result.__dlpack_device__()[0] == DLDeviceType.kDLCPU:
@@ -129,9 +138,18 @@ def _ask(x: object, wanted: dict[str, object]) -> tuple[Any, bool]:
 
 
 def _take(
-    cls: type[Any], capsule: Any, target: Device | None, *, copy: bool | None, producer: type[Any] | None = None
+    cls: type[Any],
+    capsule: Any,
+    target: Device | None,
+    *,
+    copy: bool | None,
+    producer: type[Any] | None = None,
+    stream: int = LEGACY_STREAM,
 ) -> Any:
-    """Consume a capsule, that of a producer or one that the user has, and do what is left to do with it."""
+    """Consume a capsule, that of a producer or one that the user has, and do what is left to do with it.
+
+    Its memory is ready on the stream that it was asked for with, or on the default one, as the standard says.
+    """
     check_name(capsule)
     flags = capsule_flags(capsule)
     copied = bool(flags & IS_COPIED)
@@ -139,6 +157,9 @@ def _take(
         msg = f"{producer.__qualname__}.__dlpack__(copy=False) returned a copy: its memory cannot be shared"
         raise ExchangeError(msg)
     result = cls._import_capsule(capsule)
+    memory = result._memory()
+    if memory is not None:
+        native.watch.imported(memory, stream)
     if copied and producer is not None:
         name, device = producer.__qualname__, str(devices.of(result))
         storage.copied(result.nbytes, device, device, f"{name}.__dlpack__() returned a copy", asked=bool(copy))
@@ -167,18 +188,25 @@ def is_plain_view(x: object) -> TypeGuard[View]:
     )
 
 
-def _is_readable(x: Any) -> bool:
-    """Return whether an object says that its memory is on a device that can be used here; True if it does not say."""
+def _device_number(x: Any, *, needed: bool) -> tuple[int, int] | None:
+    """Return the device on which an object says that its memory is; None if it does not say.
+
+    If that is not `needed`, its ``__dlpack__`` is left to say what is wrong.
+    """
     try:
         found = x.__dlpack_device__()
     except AttributeError:
-        return True
+        return None
+    except Exception:
+        if needed:
+            raise
+        return None
     try:
         kind, number = map(int, found)
     except (TypeError, ValueError):
         msg = f"{type(x).__qualname__}.__dlpack_device__ returned {found!r}, but must return a pair of integers"
         raise TypeError(msg) from None
-    return is_usable(kind, number)
+    return kind, number
 
 
 def find_exchange(kind: type[Any], *, checked: bool) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NoReturn
 
-from nbdlpack import dtypes, layout, native
+from nbdlpack import devices, dtypes, layout
 from nbdlpack.dlpack.enums import device_words, dtype_words
+from nbdlpack.errors import DeviceError
 from nbdlpack.native import memory, views
 from nbdlpack.native.abi import DLTensor
 
@@ -94,4 +95,7 @@ def refuse(address: int) -> NoReturn:
 
 def is_usable(kind: int, number: int) -> bool:
     """Return whether memory on a device, as DLPack numbers them, can be used here."""
-    return number >= 0 and 0 <= kind < len(native.importable) and bool(native.importable[kind])
+    try:
+        return number >= 0 and bool(devices.numbered((kind, number)))
+    except DeviceError:
+        return False

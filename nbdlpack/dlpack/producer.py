@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbdlpack import devices, storage
+from nbdlpack import devices, native, storage
+from nbdlpack.devices.base import checked_stream
 from nbdlpack.dlpack.capsules import LEGACY, ask, capsule_name
 from nbdlpack.dlpack.description import is_usable
 from nbdlpack.dlpack.enums import device_words
@@ -94,30 +95,6 @@ def checked_pair(name: str, value: object) -> tuple[int, int]:
     raise TypeError(msg)
 
 
-def check_stream(stream: object, device: tuple[int, int]) -> None:
-    """Raise unless `stream` can be one of a device without streams: None, or -1, which asks for no synchronisation.
-
-    Raises
-    ------
-    TypeError
-        If it is no integer; a bool is none.
-    ValueError
-        If it is another integer.
-    """
-    if stream is None:
-        return
-    try:
-        number = None if isinstance(stream, bool) else index(stream)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None:
-        msg = f"stream must be None or an integer, got {stream!r}"
-        raise TypeError(msg)
-    if number != -1:
-        msg = f"stream is {number}, but device ({device_words(*device)}) has no streams: pass None, or -1"
-        raise ValueError(msg)
-
-
 def export(
     x: View,
     *,
@@ -157,11 +134,13 @@ def export(
             "dl_device and copy. For a read-only export there is nd.dlpack.ReadOnlyTensorWrapper"
         )
         raise TypeError(msg)
-    own = x.__dlpack_device__()
+    device = devices.of(x)
+    own = device.dlpack
     major = 0 if max_version is None else checked_pair("max_version", max_version)[0]
     target = own if dl_device is None else checked_pair("dl_device", dl_device)
     copy = checked_copy(copy)
-    check_stream(stream, own)
+    number = None if stream is None else checked_stream(stream)
+    device.check_stream(number)
     versioned = int(major >= 1)
     if target != own:
         there = devices.numbered(target) if is_usable(*target) else None
@@ -173,7 +152,10 @@ def export(
             raise ExchangeError(msg) if copy is False else BufferError(msg)
         return storage.to_device(x, View, there, "__dlpack__(dl_device=...)")._capsule(versioned, 1)
     if copy:
-        return storage.copy(x, View, "A", "__dlpack__(copy=True)", asked=True)._capsule(versioned, 1)
+        with device.working_on(number):
+            new = storage.copy(x, View, "A", "__dlpack__(copy=True)", asked=True)
+            device.export_on(new, number)
+            return new._capsule(versioned, 1)
     check_export(x)
     if x._flags and not versioned:
         msg = (
@@ -181,7 +163,12 @@ def export(
             "that it is read-only: ask for max_version=(1, 0), or for copy=True"
         )
         raise BufferError(msg)
-    return x._capsule(versioned, 0)
+    if not device.streamed:
+        return x._capsule(versioned, 0)
+    # What is to be waited for includes the move of an array that shares its memory, so that comes first.
+    with storage.reading(x) if x._flags else storage.writing(x, native.FOR_DLPACK):
+        device.export_on(x, number)
+        return x._capsule(versioned, 0)
 
 
 def to_dlpack(x: Any, /) -> Any:

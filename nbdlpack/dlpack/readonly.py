@@ -117,7 +117,7 @@ class ReadOnlyTensorWrapper:
         view = self._view
         if view is None:
             view = _readonly_import(self._source)
-        if options or view._negative:
+        if options or view._negative or view._memory() is not None:
             return export(view, max_version=max_version, **options)
         return view._capsule(1, 0)
 

@@ -126,6 +126,10 @@ def asarray(
         return _fit(obj, kind, where, copy, letter, fresh=False)
     if hasattr(type(obj), "__dlpack__") and not isinstance(obj, (np.ndarray, np.generic)):
         return _fit(from_dlpack(obj), kind, where, copy, letter, fresh=False)
+    if hasattr(type(obj), "__cuda_array_interface__"):
+        from nbdlpack.devices.cuda import interface  # noqa: PLC0415 (for GPUs alone)
+
+        return _fit(interface.imported(ndarray, obj), kind, where, copy, letter, fresh=False)
     _refuse_mask(obj)
     a, shared = _host_array(obj, kind)
     if a.dtype not in dtypes.ROWS and a.dtype.newbyteorder("=") not in dtypes.ROWS:

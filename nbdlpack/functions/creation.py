@@ -439,8 +439,8 @@ def arange(
             msg = "start and stop are both None, but arange() needs a stop"
             raise TypeError(msg)
     start = 0 if start is None else start
-    numbers: Any = [engine.hosted(n) for n in (start, stop, step)]
-    return from_host(np.arange(*numbers, dtype=kind), device)
+    start, stop, step = [engine.hosted(n) for n in (start, stop, step)]
+    return devices.default(device).arange(ndarray, start, stop, step, kind)
 
 
 def linspace(

@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from nbdlpack import layout, native, storage
+from nbdlpack import devices, layout, native, storage
 from nbdlpack.array import ndarray
+from nbdlpack.devices.cuda import memory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nbdlpack.devices import Device
+
     A = TypeVar("A", bound=ndarray)
 
 __all__ = [
     "CopyStats",
     "MemoryInfo",
+    "add_memory_callback",
     "copy_log",
     "copy_stats",
     "is_shared",
@@ -22,6 +28,7 @@ __all__ = [
     "memory_info",
     "no_copies",
     "readonly",
+    "release_cached_memory",
     "shares_memory",
 ]
 
@@ -286,7 +293,7 @@ def copy_stats() -> CopyStats:
 
 
 class MemoryInfo(NamedTuple):
-    """How much memory the library's arrays have on a device."""
+    """How much memory a device has, and how much of it the library's arrays have."""
 
     bytes: int
     """Allocated here and not yet given back."""
@@ -294,25 +301,104 @@ class MemoryInfo(NamedTuple):
     """In so many allocations."""
     pinned_bytes: int
     """Of these, what no array has any more, only exports that others keep."""
+    cached_bytes: int
+    """What is kept for arrays to come, until `release_cached_memory`."""
+    free_bytes: int
+    """What anyone can still have, as the system or the driver says."""
+    total_bytes: int
+    """What the device has in all."""
 
 
-def memory_info() -> MemoryInfo:
-    """Return how much memory of the CPU the library has allocated.
+def memory_info(device: Device | str | None = None) -> MemoryInfo:
+    """Return how much memory the library has allocated on a device, and how much there is.
 
     Memory of others that arrays were imported from is not counted.
+
+    Parameters
+    ----------
+    device : Device or str, optional
+        The default device if not given.
 
     Returns
     -------
     MemoryInfo
-        A named tuple: `bytes`, `blocks` and `pinned_bytes`, which only exports keep alive.
+        A named tuple: `bytes`, `blocks`, `pinned_bytes`, `cached_bytes`, `free_bytes`, `total_bytes`.
+
+    Raises
+    ------
+    DeviceError
+        If the device is not there.
 
     Examples
     --------
     >>> import nbdlpack as nd
-    >>> before = nd.memory_info().bytes
-    >>> x = nd.zeros(1000)
-    >>> nd.memory_info().bytes - before
+    >>> before = nd.memory_info("cpu").bytes
+    >>> x = nd.zeros(1000, device="cpu")
+    >>> nd.memory_info("cpu").bytes - before
     8000
     """
-    world = native.world
-    return MemoryInfo(world.bytes, world.blocks, world.pinned)
+    return MemoryInfo(*devices.default(device).memory_info())
+
+
+def release_cached_memory(device: Device | str | None = None) -> None:
+    """Give back the memory of a device that is kept for arrays to come, for other libraries and processes to have.
+
+    It waits until the device has done all that it was asked for.  A pool that the environment variable
+    ``NBDLPACK_POOL=shared`` has chosen is not the library's, and left as it is.
+
+    Parameters
+    ----------
+    device : Device or str, optional
+        The default device if not given.
+
+    Raises
+    ------
+    DeviceError
+        If the device is not there.
+
+    Examples
+    --------
+    >>> import nbdlpack as nd
+    >>> nd.release_cached_memory("cpu")
+    """
+    devices.default(device).release_cached_memory()
+
+
+def add_memory_callback(callback: Callable[[int], object]) -> Callable[[], None]:
+    """Let a function be called when the memory of a GPU does not suffice, to free some.
+
+    By then the library has given back all that it can.  Functions are called in the order in which they were added,
+    until one returns True; then the allocation is tried once more, and raises MemoryError if it fails again.
+
+    Parameters
+    ----------
+    callback : callable
+        Called with how many bytes are wanted.  It returns True if it is worth a try now, without asking others.
+
+    Returns
+    -------
+    callable
+        Called without arguments, it takes the function off again.
+
+    Raises
+    ------
+    TypeError
+        If it cannot be called.
+
+    Examples
+    --------
+    >>> import nbdlpack as nd
+    >>> cache = {"large": nd.zeros(1000)}
+    >>> remove = nd.add_memory_callback(lambda nbytes: cache.clear())
+    >>> remove()
+    """
+    if not callable(callback):
+        msg = f"callback is a {type(callback).__name__}, but must be a function of the number of bytes"
+        raise TypeError(msg)
+    entry = [callback]  # equal to no other, though a function can be added twice
+    memory.callbacks.append(entry)
+
+    def remove() -> None:
+        memory.callbacks[:] = [other for other in memory.callbacks if other is not entry]
+
+    return remove

@@ -65,9 +65,26 @@ if TYPE_CHECKING:
         @property
         def _negative(self) -> bool: ...  # some stride is negative
         @property
+        def _place(self) -> int: ...  # the number of the device, as `devices` knows it: DLPack's type | number << 8
+        @property
         def _contiguous(self) -> int: ...  # 1 if C-contiguous | 2 if F-contiguous
+        @property
+        def _first(self) -> int: ...  # the address of the first element, at this moment; see `_address`
+        @property
+        def _storage(self) -> int: ...  # a number that views of one storage have in common
+        @property
+        def _kind(self) -> int: ...  # one number for dtype, dimensions, layout, flags and device
 
         def _state(self) -> State: ...
+
+        def _parameters(self) -> tuple[int, ...]:
+            """Return what a kernel is given of an array: (0, 0, size, itemsize, address, *shape, *strides)."""
+
+        def _memory(self) -> Any:
+            """Return the owner of a block that has the flag DEVICE, else None."""
+
+        def _settle(self, number: int, /) -> None:
+            """Make the host memory of a new array that of a device with a number of its own."""
 
         def _seal(self) -> None:
             """Make this array, but no other on the storage, read-only for good."""
@@ -84,7 +101,7 @@ if TYPE_CHECKING:
             address: int,
             device: tuple[int, int],
             nbytes: int,
-            foreign: int,
+            flags_of_block: int,
             dtype: np.dtype[Any],
             flags: int,
             shape: tuple[int, ...],
@@ -93,8 +110,9 @@ if TYPE_CHECKING:
         ) -> Self:
             """Return an array over `nbytes` of memory from `address` on, that a Python object owns.
 
-            `address` is that of the first element.  If foreign, someone else may write to it: no lazy copies.
-            An address inside exported memory of our own comes home instead, as by `from_dlpack`.
+            `address` is that of the first element.  The block's flags are FOREIGN, if someone else may write to the
+            memory; OWN | DEVICE, if a device's `Memory` is the owner; or 0.
+            An address inside exported memory of our own that is said to be foreign comes home, as by `from_dlpack`.
             """
 
         def _view(
@@ -145,11 +163,13 @@ if TYPE_CHECKING:
 
         def _end_read(self, hold: Any, /) -> None: ...
 
-        def _begin_overwrite(self, cause: int, /) -> tuple[Any, Any]:
-            """Begin a write of every element; return its hold and what to write into: this array or a fresh one.
+        def _begin_overwrite(self, cause: int, keep: int, /) -> tuple[Any, Any]:
+            """Begin a write; return its hold and what to write into: this array or one in fresh memory.
 
-            A fresh one if the memory is shared.  To be ended by `_end_overwrite(hold, target, done)`, which switches a
-            fresh block in if `done` is 1.
+            Of every element, if `keep` is 0: into fresh memory, if it is shared.  Of some elements, if `keep` is 1: on
+            a device, if its memory is shared, into a copy, so that a write that fails moves nothing.
+
+            To be ended by `_end_overwrite(hold, target, done)`, which switches a fresh block in if `done` is 1.
             """
 
         def _end_overwrite(self, hold: Any, target: Any, done: int, /) -> None: ...
@@ -203,7 +223,10 @@ if TYPE_CHECKING:
     that `find_exchange` returned.  A type that is not there is left to `View._import`."""
 
     importable: Any
-    """By DLPack's device type, 1 if memory of that kind can be imported."""
+    """By DLPack's device type, 0 if memory cannot be imported, 1 if it can, STREAMED if a device has to adopt it."""
+
+    device_tuples: dict[int, tuple[Any, int]]
+    """What `__dlpack_device__` returns, by `View._place`, of the devices that are not the cpu."""
 
     EXCHANGE_API: Any
     OVERRIDDEN_EXCHANGE_API: Any  # for a class with a `__dlpack__` of its own
@@ -223,17 +246,37 @@ if TYPE_CHECKING:
     world: World
 
     class Watch:
-        """Whose `moving(nbytes, cause)` is called before a storage moves, while `world.watchers` is not 0."""
+        """What compiled functions leave to Python."""
 
-        moving: Callable[[int, int], None]
+        moving: Callable[[int, int, int], None]
+        """Called before a storage moves, with (nbytes, cause, place), while `world.watchers` is not 0."""
+
+        allocate: Callable[[int, int, int], tuple[Any, int]]
+        """(device type, device id, nbytes) -> (owner, address): new memory of a device with streams."""
+
+        copy: Callable[[Any, int, Any, int, int], None]
+        """(target's owner, its address, source's owner, its address, nbytes), on the current stream."""
+
+        adopt: Callable[[int, int, int, Any], Any]
+        """(device type, device id, address, capsule) -> owner of a tensor whose deleter the capsule calls."""
+
+        imported: Callable[[Any, int], None]
+        """(owner, stream): wait on the current stream for what a producer has begun on its stream."""
+
+        exporting: Callable[[Any], None]
+        """(owner): wait on the current stream for all that was begun elsewhere, and know of consumers from now on."""
 
     watch: Watch
 
     def find_exchange(capsule: object, *, checked: bool) -> Any: ...
 
+    def set_current_stream(device_id: int, handle: int, /) -> None:
+        """Set the stream that the exchange table names as this thread's current one; 0 is the default stream."""
+
     def from_dlpack_for(cls: type[View], module: str) -> Callable[..., Any]: ...
 
 else:
+    from nbdlpack.native.exports import device_tuples
     from nbdlpack.native.imports import importable, producers
     from nbdlpack.native.memory import watch, world
     from nbdlpack.native.objects import (
@@ -242,6 +285,7 @@ else:
         View,
         find_exchange,
         from_dlpack_for,
+        set_current_stream,
     )
 
 READ_ONLY: Final = 1
@@ -249,6 +293,10 @@ FOREIGN: Final = 1
 """Of a block's flags in `View._state()`: someone else may write to it."""
 OWN: Final = 4
 """Of them: the memory is the library's own allocation."""
+DEVICE: Final = 32
+"""Of them: the owner is the `Memory` of a device, which allocates and copies such blocks."""
+STREAMED: Final = 2
+"""Of `importable`: memory that a device with streams has to adopt."""
 FOR_WRITE: Final = 0
 FOR_DLPACK: Final = 1
 FOR_BUFFER: Final = 2
@@ -258,6 +306,7 @@ BY_NAME: Final = 4
 
 __all__ = [
     "BY_NAME",
+    "DEVICE",
     "EXCHANGE_API",
     "FOREIGN",
     "FOR_ADDRESS",
@@ -267,11 +316,14 @@ __all__ = [
     "OVERRIDDEN_EXCHANGE_API",
     "OWN",
     "READ_ONLY",
+    "STREAMED",
     "View",
+    "device_tuples",
     "find_exchange",
     "from_dlpack_for",
     "importable",
     "producers",
+    "set_current_stream",
     "watch",
     "world",
 ]

@@ -43,11 +43,13 @@ from nbdlpack.native.abi import (
     PyCapsule_GetPointer,
     PyCapsule_IsValid,
     PyCapsule_New,
+    PyDict_GetItemWithError,
     PyErr_Clear,
     PyErr_NoMemory,
     PyErr_Occurred,
     PyErr_SetString,
     PyLong_AsLongLong,
+    PyLong_FromLongLong,
     PyObject,
     PyObject_VectorcallMethod,
     PyTuple_GetItem,
@@ -65,6 +67,7 @@ from nbdlpack.native.compiler import atomic_add, cold, hot, inline, native, stac
 from nbdlpack.native.device_types import DLDeviceType
 from nbdlpack.native.memory import (
     BIAS,
+    DEVICE,
     ESCAPED,
     FOR_BUFFER,
     FOR_DLPACK,
@@ -103,6 +106,9 @@ MAX_VERSION, COPY, DL_DEVICE, STREAM, EXPORT, CHECK = (
     constant(sys.intern(name)) for name in ("max_version", "copy", "dl_device", "stream", "_export", "_check_export")
 )
 CPU_DEVICE = constant((DLDeviceType.kDLCPU, 0))
+device_tuples = immortal({})
+"""What `__dlpack_device__` returns, by `View._place`, of the devices that are not the cpu."""
+DEVICE_TUPLES = id(device_tuples)
 READ_HOLD, WRITE_HOLD = string(b"nbdlpack.read"), string(b"nbdlpack.write")
 
 # The buffer protocol's names of the dtypes that have one, by code << 5 | bytes.
@@ -207,7 +213,8 @@ def redescribe(self: ViewObject, weight: c_int64, flags: c_uint64) -> word:
     tensor = new.managed.tensor
     new.weight, new.lease, new.serial = weight, lease, lease.serial
     new.managed.flags = flags | (0 if weight == WRITE else READ_ONLY)
-    tensor.data, tensor.device_type, tensor.device_id = block.address + self.offset, block.device_type, block.device_id
+    tensor.data, tensor.device_type = block.address + self.offset, block.device_type
+    tensor.device_id = 0 if block.device_type == CPU else block.device_id
     tensor.dtype = self.dtype
     for i in range(n):
         tensor.shape[i], tensor.strides[i] = self.shape[i], self.strides[i]
@@ -303,7 +310,7 @@ def plain_major(version: word) -> c_int64:
 @hot
 def dlpack(self: ViewObject, args: words, nargs: c_ssize_t, kwnames: word) -> word:
     """__dlpack__, but for what is not simply this array in a capsule."""
-    major = -1 if nargs or self.negative else 0
+    major = -1 if nargs or self.negative or Block(self.storage.lease.block).flags & DEVICE else 0
     if kwnames and major == 0:
         major = asked_major(args, kwnames)
     if major < 0 or major == 0 and self.flags & READ_ONLY:  # which only a versioned one can tell
@@ -348,12 +355,23 @@ def capsule(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
 @hot
 def dlpack_device(self: ViewObject, noargs: word) -> word:
     block = Block(self.storage.lease.block)
-    if block.device_type == CPU and block.device_id == 0:
+    if block.device_type == CPU:
         Py_IncRef(CPU_DEVICE)
         return CPU_DEVICE
-    pair = stack(c_int64 * 2)
-    pair[0], pair[1] = block.device_type, block.device_id
-    return ints(pair, 2, 1)
+    return other_device(block)
+
+
+@cold(0)
+def other_device(block: Block) -> word:
+    number, pair, result = PyLong_FromLongLong(block.device_id << 8 | block.device_type), stack(c_int64 * 2), 0
+    if number:
+        result = PyDict_GetItemWithError(DEVICE_TUPLES, number)
+        Py_DecRef(number)
+        Py_IncRef(result)
+    if result == 0 and PyErr_Occurred() == 0:
+        pair[0], pair[1] = block.device_type, block.device_id
+        result = ints(pair, 2, 1)
+    return result
 
 
 # ---- NumPy arrays on our memory -------------------------------------------------------------------------------------
@@ -396,7 +414,8 @@ def host(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
 
 @inline
 def on_host(self: ViewObject) -> c_int64:
-    return 1 if Block(self.storage.lease.block).device_type == CPU else 0
+    block = Block(self.storage.lease.block)
+    return 1 if block.device_type == CPU and block.device_id == 0 else 0
 
 
 @native
@@ -441,7 +460,7 @@ def buffer_fault(self: ViewObject, flags: c_int, format: word) -> word:
     c, fortran, asks = is_compact(self, 0), is_compact(self, 1), flags & PyBUF_ANY
     if flags & PyBUF_WRITABLE and self.flags & READ_ONLY:
         return b"the array is read-only: ask for a read-only buffer, or for one of a copy, x.copy()"
-    if Block(self.storage.lease.block).device_type != CPU:
+    if not on_host(self):
         return b"the array is not in host memory, so it has no buffer: move it with x.to_device('cpu')"
     if flags & PyBUF_FORMAT and format == 0:
         return b"the buffer protocol has no format for the array's dtype: use x.view() with an integer dtype"

@@ -5,12 +5,13 @@ capsule is its producer's, and its destructor frees it.
 """
 
 import sys
-from ctypes import addressof, c_int64, c_ssize_t, c_uint64
+from ctypes import CFUNCTYPE, addressof, c_int, c_int64, c_ssize_t, c_uint64
 from ctypes import c_void_p as word
 
 from nbdlpack.native.abi import (
     BUFFER_ERROR,
     CAPSULE,
+    CPU,
     EXCEPTION,
     EXCHANGE,
     FALSE,
@@ -35,6 +36,9 @@ from nbdlpack.native.abi import (
     Py_IncRef,
     PyCapsule_GetContext,
     PyCapsule_GetPointer,
+    PyCapsule_IsValid,
+    PyCapsule_New,
+    PyCapsule_SetContext,
     PyCapsule_SetName,
     PyDict_GetItemWithError,
     PyErr_Clear,
@@ -56,28 +60,37 @@ from nbdlpack.native.abi import (
     exporter,
     immortal,
     malloc,
+    string,
     words,
 )
 from nbdlpack.native.compiler import atomic_add, atomic_load, cold, compare_exchange, hot, inline, native, stack
 from nbdlpack.native.exports import call
 from nbdlpack.native.memory import (
+    ADOPT,
     BIAS,
+    DEVICE,
     FOREIGN,
+    IMPORTED,
     LEASE,
+    OWN,
     READ,
+    WATCH,
     WORLD,
     Block,
     Lease,
     Storage,
     World,
+    dispose,
     drain,
     end,
     find,
     init_lease,
+    leave_block,
     live,
     lock,
     new_block,
     new_storage,
+    tell_device,
     unlock,
 )
 from nbdlpack.native.views import (
@@ -100,13 +113,15 @@ DLPACK, IMPORT, REFUSE, REQUIRES_GRAD, IS_NEG, IS_CONJ = (
 )
 VERSION, VERSION_KEYWORD = constant((MAJOR, MINOR)), constant((sys.intern("max_version"),))
 COMPLEX = 5
+STREAMED, LEGACY_STREAM = 2, 1
+stream_getter = CFUNCTYPE(c_int, c_int, c_int, word)
 
 producers = immortal({})
 """How to import objects of the types that are known: by the capsule of an exchange table, or None for `__dlpack__`,
 which is then known to take max_version.  It only grows, so what is read from it stays valid."""
 PRODUCERS = id(producers)
 importable = immortal((word * 64)())
-"""By DLPack's device type, whether its memory can be imported."""
+"""By DLPack's device type, 0 if its memory cannot be imported, 1 if it can, STREAMED if a device has to adopt it."""
 DEVICES = addressof(importable)
 
 
@@ -289,21 +304,71 @@ def wrap(cls: word, tensor: DLTensor, flags: c_uint64, source: word, deleter: de
             return self
         if PyErr_Occurred():
             return 0
-    block = Block(
-        new_block(
-            tensor.data + tensor.byte_offset,
-            tensor.device_type,
-            tensor.device_id,
-            0 if flags & IS_COPIED else FOREIGN,
-        )
-    )
+    kind, address = tensor.device_type, tensor.data + tensor.byte_offset
+    block = Block(new_block(address, kind, 0 if kind == CPU else tensor.device_id, 0 if flags & IS_COPIED else FOREIGN))
     if block == 0:
         return PyErr_NoMemory()
+    if words(DEVICES)[kind] == STREAMED:
+        return wrap_device(cls, tensor, flags, source, deleter, block)
     self = ViewObject(new(cls, new_storage(block.first), tensor.ndim))
     if fill_in(self, tensor, flags & READ_ONLY) == 0:
         return 0
     block.size = extent(self)
     block.source, block.release = source, deleter
+    return self
+
+
+SOURCE, NO_SOURCE = string(b"nbdlpack.source"), string(b"nbdlpack.no_source")
+
+
+@native
+def drop_source(capsule: word):
+    """Call the deleter of a tensor that a device's `Memory` had."""
+    if PyCapsule_IsValid(capsule, SOURCE):
+        delete(PyCapsule_GetPointer(capsule, SOURCE), PyCapsule_GetContext(capsule))
+
+
+@cold(0)
+def wrap_device(cls: word, tensor: DLTensor, flags: c_uint64, source: word, deleter: destructor, block: Block) -> word:
+    """`wrap` for a device with streams: what calls the deleter is its `Memory`, when its own work is done."""
+    capsule, args, self = PyCapsule_New(source, SOURCE, drop_source), stack(word * 5), ViewObject(0)
+    if capsule and PyCapsule_SetContext(capsule, deleter) == 0:
+        args[0], args[1], args[2] = WATCH, PyLong_FromLongLong(block.device_type), PyLong_FromLongLong(block.device_id)
+        args[3], args[4] = PyLong_FromLongLong(block.address), capsule
+        if args[1] and args[2] and args[3]:
+            block.owner = PyObject_VectorcallMethod(ADOPT, args, 5, 0)
+        for i in range(3):
+            Py_DecRef(args[i + 1])
+    if block.owner:
+        block.flags |= DEVICE
+        block.first.owner = block.owner
+        self = ViewObject(new(cls, new_storage(block.first), tensor.ndim))
+        if fill_in(self, tensor, flags & READ_ONLY):
+            block.size = extent(self)
+    else:
+        dispose(block.first, leave_block(block))
+    if self == 0 and capsule:
+        error = stack(word * 3)
+        PyErr_Fetch(error, error + 8, error + 16)
+        PyCapsule_SetName(capsule, NO_SOURCE)  # the tensor stays its producer's
+        PyErr_Restore(error[0], error[1], error[2])
+    Py_DecRef(capsule)
+    return self
+
+
+@native
+def arrived(self: ViewObject, stream: c_int64) -> word:
+    """Return an array that has just been made, of a device with streams perhaps, whose producer named this stream.
+
+    If the device cannot wait for it, the array ends, and 0 is returned with the error set.
+    """
+    if self == 0:
+        return 0
+    block = Block(self.storage.lease.block)
+    if block.flags & DEVICE:
+        if tell_device(block, IMPORTED, stream):
+            let_go_amid_error(self)
+            return 0
     return self
 
 
@@ -428,10 +493,25 @@ def import_exchange(cls: word, x: word, capsule: word) -> word:
             forgive()
             delete(managed, managed.deleter)
             return 0
+    kind, number = managed.tensor.device_type, managed.tensor.device_id
     self = wrap_versioned(cls, managed)
     if self == 0:
         delete(managed, managed.deleter)
+    elif kind != CPU:
+        return arrived(self, work_stream(api, kind, number))
     return self
+
+
+@cold(0)
+def work_stream(api: DLPackExchangeAPI, kind: c_int64, number: c_int64) -> c_int64:
+    """Return the stream on which a producer works now."""
+    out, get = stack(c_int64 * 1), stream_getter(api.stream)
+    out[0] = 0
+    if get:
+        if get(kind, number, out):
+            PyErr_Clear()
+            return LEGACY_STREAM
+    return out[0] if out[0] else LEGACY_STREAM
 
 
 @inline
@@ -460,6 +540,7 @@ def from_dlpack(cls: word, args: words, nargs: c_ssize_t, kwnames: word) -> word
                 self = import_capsule(cls, capsule)
                 if self:
                     Py_DecRef(capsule)
+                    self = arrived(self, LEGACY_STREAM)
                 else:
                     let_go_amid_error(capsule)
             return self
@@ -492,11 +573,11 @@ def make_over(cls: word, args: words, nargs: c_ssize_t) -> word:
     kind, index = PyLong_AsLongLong(PyTuple_GetItem(args[2], 0)), PyLong_AsLongLong(PyTuple_GetItem(args[2], 1))
     if PyErr_Occurred():
         return 0
-    if foreign and w.n and PyLong_AsLongLong(args[3]) > 0:
+    if foreign & FOREIGN and w.n and PyLong_AsLongLong(args[3]) > 0:
         self = home_over(cls, address, dtype, args, n)
         if self or PyErr_Occurred():
             return self
-    block = Block(new_block(address, kind, index, FOREIGN if foreign else 0))
+    block = Block(new_block(address, kind, index, foreign & (FOREIGN | OWN | DEVICE)))
     if block == 0:
         return PyErr_NoMemory()
     block.size, block.owner, block.first.owner = PyLong_AsLongLong(args[3]), args[0], args[0]

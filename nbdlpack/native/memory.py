@@ -36,12 +36,14 @@ from nbdlpack.native.abi import (
     PyErr_WriteUnraisable,
     PyEval_RestoreThread,
     PyEval_SaveThread,
+    PyLong_AsVoidPtr,
     PyLong_FromLongLong,
     PyObject,
     PyObject_GC_Del,
     PyObject_GC_UnTrack,
     PyObject_VectorcallMethod,
     PyThread_get_thread_ident,
+    PyTuple_GetItem,
     PyType_GenericAlloc,
     calloc,
     constant,
@@ -162,8 +164,8 @@ class World(Structure):
 
 
 # A block's flags: someone else may write to it; its bare address is known; its memory is ours; it is in the table;
-# only exports have it.
-FOREIGN, ESCAPED, OWN, LISTED, PINNED = 1, 2, 4, 8, 16
+# only exports have it; its owner is its device's, which allocates and copies such memory (see `Watch`).
+FOREIGN, ESCAPED, OWN, LISTED, PINNED, DEVICE = 1, 2, 4, 8, 16, 32
 BIAS, READ, WRITE = 1 << 62, 1, 1 << 32 | 1
 ALIGNMENT = 256
 # From this size on memory is asked for in huge pages: a first write to it is several times as fast (as NumPy does).
@@ -194,6 +196,9 @@ class Watch:
     moving = None
     """What a move tells of itself while someone wants to know; `storage` puts it here."""
 
+    allocate = copy = adopt = imported = exporting = None
+    """What a device with streams does with the owners of its blocks; it puts them here.  See `nbdlpack.native`."""
+
     def no_memory(self, nbytes):
         """Raise the error that says how much memory could not be had."""
         msg = f"an array of {nbytes} bytes could not be allocated on the cpu"
@@ -212,7 +217,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=after_fork)
 
 watch = immortal(Watch())
-WATCH, MOVING, NO_MEMORY = id(watch), constant(sys.intern("moving")), constant(sys.intern("no_memory"))
+WATCH = id(watch)
+MOVING, NO_MEMORY, ALLOCATE, COPY, ADOPT, IMPORTED, EXPORTING = (
+    constant(sys.intern(name)) for name in ("moving", "no_memory", "allocate", "copy", "adopt", "imported", "exporting")
+)
 
 
 # ---- blocks and leases: no function up to the next line but `drain` and `dispose` needs the GIL or Python -----------
@@ -483,7 +491,7 @@ def let_go(lease: Lease):
     """Take its lease from a storage."""
     block, w = Block(lease.block), World(WORLD)
     block.held -= 1
-    if block.held == 0 and block.flags & OWN:
+    if block.held == 0 and block.base:
         if atomic_load(lease.count) != BIAS - lease.made or atomic_load(block.leases) > 1:
             block.flags |= PINNED
             atomic_add(w.pinned, block.size)
@@ -572,14 +580,85 @@ def no_memory(size: c_int64) -> word:
 
 
 @cold(-1)
-def announce(size: c_int64, cause: c_int64) -> c_int64:
+def announce(block: Block, cause: c_int64) -> c_int64:
     """Tell those who want to know that a storage is about to move; return -1 with an error set if it may not."""
-    args = stack(word * 3)
-    args[0], args[1], args[2] = WATCH, PyLong_FromLongLong(size), PyLong_FromLongLong(cause)
+    args, result = stack(word * 4), 0
+    args[0], args[1], args[2] = WATCH, PyLong_FromLongLong(block.size), PyLong_FromLongLong(cause)
+    args[3] = PyLong_FromLongLong(block.device_id << 8 | block.device_type)
+    if args[1] and args[2] and args[3]:
+        result = PyObject_VectorcallMethod(MOVING, args, 4, 0)
+    for i in range(3):
+        Py_DecRef(args[i + 1])
+    Py_DecRef(result)
+    return 0 if result else -1
+
+
+@cold(0)
+def allocate_like(old: Block) -> word:
+    """Return a block of our own memory where another block is, of its size, or 0 with an error set."""
+    block, args = Block(0), stack(word * 4)
+    if not old.flags & DEVICE:
+        block = Block(allocate(old.size, 0))
+        if block == 0:
+            return no_memory(old.size)
+        block.device_id = old.device_id
+        return block
+    args[0], args[1], args[2] = WATCH, PyLong_FromLongLong(old.device_type), PyLong_FromLongLong(old.device_id)
+    args[3] = PyLong_FromLongLong(old.size)
+    pair = 0
+    if args[1] and args[2] and args[3]:
+        pair = PyObject_VectorcallMethod(ALLOCATE, args, 4, 0)
+    for i in range(3):
+        Py_DecRef(args[i + 1])
+    if pair:
+        owner, address = PyTuple_GetItem(pair, 0), PyLong_AsVoidPtr(PyTuple_GetItem(pair, 1))
+        if PyErr_Occurred() == 0:
+            block = Block(new_block(address, old.device_type, old.device_id, OWN | DEVICE))
+            if block:
+                block.size, block.owner, block.first.owner = old.size, owner, owner
+                Py_IncRef(owner)
+            else:
+                PyErr_NoMemory()
+        Py_DecRef(pair)
+    return block
+
+
+@cold(-1)
+def copy_block(target: Block, source: Block) -> c_int64:
+    """Copy all bytes of a block to one of the same size; return -1 with an error set if that fails."""
+    args = stack(word * 6)
+    if not source.flags & DEVICE:
+        if source.size >= LARGE:
+            state = PyEval_SaveThread()
+            memcpy(target.address, source.address, source.size)
+            PyEval_RestoreThread(state)
+        else:
+            memcpy(target.address, source.address, source.size)
+        return 0
+    args[0], args[1], args[3], args[5] = WATCH, target.owner, source.owner, PyLong_FromLongLong(source.size)
+    args[2], args[4] = PyLong_FromLongLong(target.address), PyLong_FromLongLong(source.address)
     result = 0
-    if args[1] and args[2]:
-        result = PyObject_VectorcallMethod(MOVING, args, 3, 0)
-    Py_DecRef(args[1])
+    if args[2] and args[4] and args[5]:
+        result = PyObject_VectorcallMethod(COPY, args, 6, 0)
+    Py_DecRef(args[2])
+    Py_DecRef(args[4])
+    Py_DecRef(args[5])
+    Py_DecRef(result)
+    return 0 if result else -1
+
+
+@cold(-1)
+def tell_device(block: Block, method: word, stream: c_int64) -> c_int64:
+    """Call `imported`, with a stream, or `exporting` for a device's block; return -1 with an error set if it raises."""
+    args = stack(word * 3)
+    args[0], args[1], args[2] = WATCH, block.owner, 0
+    n = 2
+    if method == IMPORTED:
+        args[2] = PyLong_FromLongLong(stream)
+        if args[2] == 0:
+            return -1
+        n = 3
+    result = PyObject_VectorcallMethod(method, args, n, 0)
     Py_DecRef(args[2])
     Py_DecRef(result)
     return 0 if result else -1
@@ -594,16 +673,12 @@ def move(storage: Storage) -> c_int64:
     """
     old, w = storage.lease, World(WORLD)
     source = Block(old.block)
-    block = Block(allocate(source.size, 0))
+    block = Block(allocate_like(source))
     if block == 0:
-        no_memory(source.size)
         return -1
-    if source.size >= LARGE:
-        state = PyEval_SaveThread()
-        memcpy(block.address, source.address, source.size)
-        PyEval_RestoreThread(state)
-    else:
-        memcpy(block.address, source.address, source.size)
+    if copy_block(block, source):
+        dispose(block.first, leave_block(block))
+        return -1
     w.moves += 1
     w.moved += source.size
     have(storage, block.first)
@@ -623,7 +698,7 @@ def own(storage: Storage, cause: c_int64) -> c_int64:
     """Make an entered storage the only one on its block; return -1 with an error set if it cannot be."""
     w = World(WORLD)
     if shared(storage) and w.watchers:
-        if announce(Block(storage.lease.block).size, cause):
+        if announce(storage.lease.block, cause):
             return -1
     for _ in range(2):  # a deleter that runs at the end of the old lease may copy the new one
         if shared(storage) and move(storage):

@@ -228,6 +228,9 @@ View = type_from(
             (b"_address", code["get_address"], METH_NOARGS),
             (b"_seal", code["seal"], METH_NOARGS),
             (b"_state", code["get_state"], METH_NOARGS),
+            (b"_parameters", code["get_parameters"], METH_NOARGS),
+            (b"_memory", code["get_memory"], METH_NOARGS),
+            (b"_settle", code["set_place"], FAST),
         ),
     ),
     (
@@ -249,9 +252,13 @@ View = type_from(
             (b"itemsize", code["get_itemsize"], None, b"The bytes of an element."),
             (b"nbytes", code["get_nbytes"], None, b"The bytes of all elements, without gaps."),
             (b"_steps", code["get_steps"], None, b"The strides in elements."),
+            (b"_place", code["get_place"], None, b"The number of the device, as `nbdlpack.devices` knows it."),
             (b"_flags", code["get_flags"], None, b"READ_ONLY or 0."),
             (b"_negative", code["get_negative"], None, b"Whether some stride is negative."),
             (b"_contiguous", code["get_contiguous"], None, b"1 if C-contiguous | 2 if F-contiguous."),
+            (b"_first", code["get_first"], None, b"The address of the first element, at this moment."),
+            (b"_storage", code["get_storage"], None, b"A number that views of one storage have in common."),
+            (b"_kind", code["get_kind"], None, b"A number for dtype, dimensions, layout, flags and device."),
         ),
     ),
 )
@@ -267,6 +274,12 @@ Keeper = type_from(
 memory.classes[1], memory.classes[2] = id(immortal(Keeper)), id(immortal(View))
 
 from_dlpack_method = immortal(PyMethodDef(b"from_dlpack", code["from_dlpack"], KEYWORDS, FROM_DLPACK_DOC))
+
+
+set_stream_method = immortal(PyMethodDef(b"set_current_stream", code["set_stream"], FAST))
+set_current_stream = PYFUNCTYPE(py_object, word, word, word)(("PyCFunction_NewEx", pythonapi))(
+    addressof(set_stream_method), None, None
+)
 
 
 def from_dlpack_for(cls, module):

@@ -8,6 +8,7 @@ from nbdlpack.native.abi import (
     CPU,
     NONE,
     READ_ONLY,
+    RUNTIME_ERROR,
     TYPE,
     TYPE_ERROR,
     VALUE_ERROR,
@@ -15,9 +16,11 @@ from nbdlpack.native.abi import (
     DLManagedTensorVersioned,
     Py_DecRef,
     Py_IncRef,
+    PyCapsule_GetContext,
     PyCapsule_GetPointer,
     PyCapsule_IsValid,
     PyCapsule_New,
+    PyCapsule_SetContext,
     PyCapsule_SetName,
     PyDict_GetItemWithError,
     PyErr_NoMemory,
@@ -50,7 +53,9 @@ from nbdlpack.native.compiler import atomic_add, cold, hot, inline, native, stac
 from nbdlpack.native.memory import (
     BIAS,
     CLASSES,
+    DEVICE,
     ESCAPED,
+    EXPORTING,
     FOR_ADDRESS,
     FOREIGN,
     KEPT,
@@ -64,7 +69,10 @@ from nbdlpack.native.memory import (
     Storage,
     World,
     allocate,
+    allocate_like,
+    announce,
     assign,
+    copy_block,
     drain,
     enter,
     init_lease,
@@ -76,6 +84,7 @@ from nbdlpack.native.memory import (
     no_memory,
     own,
     shared,
+    tell_device,
 )
 
 
@@ -459,6 +468,54 @@ def get_contiguous(self: ViewObject, closure: word) -> word:
     return PyLong_FromLongLong(is_compact(self, 0) | is_compact(self, 1) << 1)
 
 
+@native
+def get_place(self: ViewObject, closure: word) -> word:
+    block = Block(self.storage.lease.block)
+    return PyLong_FromLongLong(block.device_id << 8 | block.device_type)
+
+
+@native
+def get_kind(self: ViewObject, closure: word) -> word:
+    """One number for all that Numba's type of an array depends on."""
+    block, layout = Block(self.storage.lease.block), is_compact(self, 0) | is_compact(self, 1) << 1
+    place = block.device_id << 8 | block.device_type
+    seen = (self.dtype & 0xFFFF) | self.ndim << 16 | layout << 23 | (self.flags & READ_ONLY) << 25
+    return PyLong_FromLongLong(seen | place << 26)
+
+
+@native
+def get_first(self: ViewObject, closure: word) -> word:
+    return PyLong_FromLongLong(Block(self.storage.lease.block).address + self.offset)
+
+
+@native
+def get_storage(self: ViewObject, closure: word) -> word:
+    return PyLong_FromLongLong(self.storage)
+
+
+@cold(0)
+def set_place(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
+    """_settle(number)"""
+    if not takes(args, nargs, 1):
+        return 0
+    number = PyLong_AsLongLong(args[0])
+    if PyErr_Occurred():
+        return 0
+    Block(self.storage.lease.block).device_id = number
+    Py_IncRef(NONE)
+    return NONE
+
+
+@native
+def get_memory(self: ViewObject, noargs: word) -> word:
+    """_memory()"""
+    block, owner = Block(self.storage.lease.block), NONE
+    if block.flags & DEVICE:
+        owner = block.owner
+    Py_IncRef(owner)
+    return owner
+
+
 @cold(0)
 def get_state(self: ViewObject, noargs: word) -> word:
     """_state(): (address, block's flags, its leases, the lease's live exports, writable ones, serial, storage)"""
@@ -470,6 +527,17 @@ def get_state(self: ViewObject, noargs: word) -> word:
     numbers[3], numbers[4], numbers[5] = n & 0xFFFFFFFF, n >> 32, lease.serial
     numbers[6] = self.storage
     return ints(numbers, 7, 1)
+
+
+@cold(0)
+def get_parameters(self: ViewObject, noargs: word) -> word:
+    """_parameters(): (0, 0, size, itemsize, address, *shape, *strides)"""
+    numbers, n, size = stack(c_int64 * (5 + 2 * MAX_NDIM)), self.ndim, itemsize(self.dtype)
+    numbers[0], numbers[1], numbers[2], numbers[3] = 0, 0, count(self), size
+    numbers[4] = Block(self.storage.lease.block).address + self.offset
+    for i in range(n):
+        numbers[5 + i], numbers[5 + n + i] = self.shape[i], self.strides[i] * size
+    return ints(numbers, 5 + 2 * n, 1)
 
 
 # ---- lazy copies ----------------------------------------------------------------------------------------------------
@@ -504,7 +572,7 @@ def lazy_copy(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
     lease, n = storage.lease, self.ndim
     block = Block(lease.block)
     if not block.flags & (FOREIGN | ESCAPED) and live(lease) >> 32 == 0 and covers(self):
-        if block.device_type == CPU:  # where a write can move it
+        if block.device_type == CPU or block.flags & DEVICE:  # where a write can move it
             lazy = Lease(malloc(LEASE))
     if lazy == 0:
         leave(storage)
@@ -637,27 +705,36 @@ def end_write(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
 
 @cold(0)
 def begin_overwrite(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
-    """_begin_overwrite(cause)"""
-    if not takes(args, nargs, 1):
+    """_begin_overwrite(cause, keep)"""
+    if not takes(args, nargs, 2):
         return 0
-    cause = PyLong_AsLongLong(args[0])
+    cause, keep = PyLong_AsLongLong(args[0]), args[1] != ZERO
     if cause < 0 or enter_write(self):
         return 0
-    storage, target = self.storage, self
+    storage, target, w = self.storage, self, World(WORLD)
     capsule = hold(storage)
     result = PyTuple_New(2) if capsule else 0
     if result == 0:
         Py_DecRef(capsule)
         return 0
     PyTuple_SetItem(result, 0, capsule)
-    if shared(storage) and covers(self):
-        block = Block(allocate(Block(storage.lease.block).size, 0))
-        if block:
-            target = ViewObject(new(words(CLASSES)[0], new_storage(block.first), self.ndim))
-            if target:
-                copy_dims(target, self)
-        else:
-            target = ViewObject(no_memory(Block(storage.lease.block).size))
+    old = Block(storage.lease.block)
+    if shared(storage) and (covers(self) and not keep or keep and old.flags & DEVICE):
+        target = ViewObject(0)
+        if not (keep and w.watchers) or announce(old, cause) == 0:
+            block = Block(allocate_like(old))
+            if block:
+                target = ViewObject(new(words(CLASSES)[0], new_storage(block.first), self.ndim))
+        if target:
+            copy_dims(target, self)
+            target.offset = self.offset
+            if keep:
+                PyCapsule_SetContext(capsule, storage.lease.serial)
+                w.moves += 1
+                w.moved += old.size
+                if copy_block(target.storage.lease.block, old):
+                    Py_DecRef(target)
+                    target = ViewObject(0)
     else:
         if own(storage, cause):
             target = ViewObject(0)
@@ -674,23 +751,30 @@ def end_overwrite(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
     """_end_overwrite(hold, target, done)"""
     if not takes(args, nargs, 3) or not holds(self, args[0]):
         return 0
-    target, storage = ViewObject(args[1]), self.storage
+    target, storage, failed = ViewObject(args[1]), self.storage, 0
     if not is_view_type(target.object.type):
         return 0
     if target.storage != storage and args[2] != ZERO:
-        old, fresh = storage.lease, target.storage.lease
+        old, fresh, serial = storage.lease, target.storage.lease, PyCapsule_GetContext(args[0])
         block, written = Block(old.block), Block(fresh.block)
+        if serial and serial != old.serial:
+            PyErr_SetString(RUNTIME_ERROR, b"a finaliser has written to the array that was just being written to")
+            return 0
         if block.size != written.size:
             PyErr_SetString(TYPE_ERROR, b"the target is not that of this write")
             return 0
         if block.flags & ESCAPED or live(old) >> 32:
             # A finaliser, or a conversion of the value, has got the memory meanwhile: it cannot be changed for another.
-            memcpy(block.address, written.address, block.size)
+            failed = copy_block(block, written)
         else:
             # The target goes away with the lease that this storage had.
             assign(storage, fresh)
             assign(target.storage, old)
-    return end_hold(self, args[0])
+    result = end_hold(self, args[0])
+    if failed:
+        Py_DecRef(result)
+        return 0
+    return result
 
 
 @cold(0)
@@ -699,6 +783,8 @@ def get_address(self: ViewObject, noargs: word) -> word:
     storage = self.storage
     lease = storage.lease
     block = Block(lease.block)
+    if block.flags & DEVICE and tell_device(block, EXPORTING, 0):
+        return 0
     if self.flags & READ_ONLY:
         kept = storage.kept
         if not block.flags & ESCAPED and (not kept or kept.lease != lease):
@@ -713,4 +799,6 @@ def get_address(self: ViewObject, noargs: word) -> word:
         block = Block(storage.lease.block)
         block.flags |= ESCAPED
         leave(storage)
+        if block.flags & DEVICE and tell_device(block, EXPORTING, 0):
+            return 0
     return PyLong_FromLongLong(block.address + self.offset)
