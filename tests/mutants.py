@@ -130,8 +130,8 @@ MUTANTS = (
     Mutant(
         8,
         MEMORY,
-        "    if block == 0:\n        no_memory(source.size)\n        return -1\n",
-        "    if block == 0:\n        let_go(old)\n        no_memory(source.size)\n        return -1\n",
+        "    block = Block(allocate_like(source))\n    if block == 0:\n        return -1\n",
+        "    block = Block(allocate_like(source))\n    if block == 0:\n        let_go(old)\n        return -1\n",
         RULES + "TestRule08",
     ),
     Mutant(

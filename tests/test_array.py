@@ -288,11 +288,13 @@ def test_fill_and_item(dtype):
 def test_to_device(device):
     x = nd.arange(3)
     assert x.to_device(device) is x
-    assert x.to_device("cpu") is x
+    assert (x.to_device("cpu") is x) is (device == "cpu")
+    assert x.to_device("cpu").device == "cpu"
+    assert x.to_device("cpu").tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="no device named 'tape'"):
         x.to_device("tape")
-    with pytest.raises(ValueError, match="stream is 7, but must be None"):
-        x.to_device("cpu", stream=7)
+    with pytest.raises(ValueError, match="stream is 7, but device cpu has no streams"):
+        nd.arange(3, device="cpu").to_device("cpu", stream=7)
 
 
 # -- Python's protocols

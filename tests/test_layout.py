@@ -153,3 +153,79 @@ def test_a_shape_of_more_elements_than_can_be_counted(shape):
     with pytest.raises(ValueError, match="more elements than can be counted"):
         layout.broadcast_steps((1,), (1,), shape)
     assert layout.broadcast_steps((1,), (1,), (0, *shape)) == (0,) * (len(shape) + 1)
+
+
+def _positions(shape, steps):
+    """Return where the elements of an array are, in C order."""
+    return [sum(i * step for i, step in zip(index, steps, strict=True)) for index in np.ndindex(*shape)]
+
+
+@given(arrays(), st.data())
+def test_coalesced(a, data):
+    """The same elements of all operands meet, in the same order if that is asked for, and nothing is left to merge."""
+    several = [a.strides, data.draw(st.permutations(a.strides)), layout.f_steps(a.shape)]
+    expected = list(zip(*[_positions(a.shape, steps) for steps in several], strict=True))
+    for ordered in (False, True):
+        shape, steps = layout.coalesced(a.shape, several, ordered=ordered)
+        found = list(zip(*[_positions(shape, one) for one in steps], strict=True))
+        assert found == expected if ordered else sorted(found) == sorted(expected)
+        assert 1 not in shape
+        assert all(len(one) == len(shape) for one in steps)
+        for i in range(len(shape) - 1):
+            assert any(one[i] != one[i + 1] * shape[i + 1] for one in steps)
+        if not ordered and a.size:
+            first = [abs(step) for step in steps[0]]
+            assert first == sorted(first, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "several", "expected"),
+    [
+        ((), [(), ()], ((), [(), ()])),
+        ((1, 1), [(7, 7)], ((), [()])),
+        ((3, 0), [(1, 1)], ((0,), [(0,)])),
+        ((2, 3, 4), [(12, 4, 1), (12, 4, 1)], ((24,), [(1,), (1,)])),
+        ((2, 3, 4), [(12, 4, 1), (0, 0, 0)], ((24,), [(1,), (0,)])),
+        ((4, 3), [(1, 4), (1, 4)], ((12,), [(1,), (1,)])),
+        ((4, 3), [(1, 4), (3, 1)], ((3, 4), [(4, 1), (1, 3)])),
+        ((4, 3), [(-3, -1)], ((12,), [(-1,)])),
+    ],
+)
+def test_coalesced_examples(shape, several, expected):
+    assert layout.coalesced(shape, several) == expected
+
+
+@st.composite
+def places(draw):
+    """The address, shape, strides and itemsize of a small array, of any strides."""
+    shape = draw(st.lists(st.integers(0, 3), max_size=2).map(tuple))
+    strides = tuple([draw(st.integers(-6, 6)) for _ in shape])
+    return draw(st.integers(40, 80)), shape, strides, draw(st.sampled_from([1, 2, 4]))
+
+
+@given(places(), places())
+def test_overlap(first, second):
+    def covered(at, shape, strides, size):
+        return {at + place + k for place in _positions(shape, strides) for k in range(size)}
+
+    if covered(*first) & covered(*second):
+        assert layout.overlap(first, second)
+        assert layout.overlap(second, first)
+
+
+def test_overlap_is_exact_for_what_is_apart_or_evenly_interleaved():
+    row, even, left = (100, (8,), (4,), 4), (100, (4,), (8,), 4), (100, (4, 2), (16, 4), 4)
+    for one, other, expected in (
+        (row, (132, (8,), (4,), 4), False),
+        (row, (131, (8,), (4,), 4), True),
+        (row, (100, (0,), (4,), 4), False),
+        (even, (104, (4,), (8,), 4), False),
+        (even, (128, (4,), (-8,), 4), False),
+        (even, (108, (4,), (8,), 4), True),
+        (left, (108, (4, 2), (16, 4), 4), False),
+        (left, (104, (4, 2), (16, 4), 4), True),
+        (left, (164, (4, 2), (-16, -4), 4), True),
+        (left, (160, (4, 2), (-16, -4), 4), False),
+    ):
+        assert layout.overlap(one, other) is expected, (one, other)
+        assert layout.overlap(other, one) is expected, (one, other)

@@ -318,9 +318,7 @@ def test_the_own_device(device, versioned):
 
 
 @pytest.mark.parametrize("copy", [None, False, True])
-@pytest.mark.parametrize(
-    "device", [(10, 0), (9, 0), (16, 0), (1, 1), (2, 0), (99, 0), (0, 0), (-1, 0), (1, -1)], ids=str
-)
+@pytest.mark.parametrize("device", [(10, 0), (9, 0), (16, 0), (1, 1), (99, 0), (0, 0), (-1, 0), (1, -1)], ids=str)
 def test_other_devices(device, copy):
     # numpy test_device; torch test_unsupported_device_error; pytorch#194267, array-api#831
     with pytest.raises(BufferError, match="device"):
@@ -534,7 +532,7 @@ def test_refused_exports_leave_nothing():
                 (x, {}),
                 (r, {}),
                 (x, {"stream": 3}),
-                (x, {"dl_device": (2, 0)}),
+                (x, {"dl_device": (10, 0)}),
                 (x, {"max_version": 1}),
             ):
                 try:

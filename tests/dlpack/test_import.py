@@ -668,12 +668,12 @@ def test_a_device_that_is_not_had_without_a_copy(kind):
 def test_a_producer_that_lies_about_its_device(versioned, options):
     # numpy, torch and pyarrow look at the capsule's own device; jax, tvm-ffi, nanobind, paddle trust the object
     kind = Producer if versioned else LegacyProducer
-    p = kind([1.0], device=(2, 0), claims=(1, 0))
+    p = kind([1.0], device=(10, 0), claims=(1, 0))
     with pytest.raises(BufferError, match="device"):
         nd.from_dlpack(p, **options)
     settle()
     assert p.deleted + p.kept == len(p.made) == 1
-    p = kind([1.0], claims=(2, 0))  # the other way round: the memory is what it is
+    p = kind([1.0], claims=(10, 0))  # the other way round: the memory is what it is
     assert nd.from_dlpack(p, **options).device == "cpu"
 
 

@@ -63,7 +63,7 @@ FAULTS = {
     "unknown code": ({"dtype": (99, 8, 1)}, "code 99"),
     "code 255": ({"dtype": (255, 255, 65535)}, "code 255"),
     # the device
-    "CUDA": ({"device": (2, 0)}, "kDLCUDA"),
+    "ROCm": ({"device": (10, 0)}, "kDLROCM"),
     "Metal": ({"device": (8, 0)}, "kDLMetal"),
     "device type 5": ({"device": (5, 0)}, "device type 5"),
     "device type 0": ({"device": (0, 0)}, "device type 0"),

@@ -155,7 +155,7 @@ class TestCapsules:
             {"code": 99},
             {"device_type": 99},
             {"device_type": -1},
-            {"device_type": 2},
+            {"device_type": 10},
         ],
         ids=str,
     )
