@@ -84,7 +84,9 @@ def check() -> None:
                     msg = "numba-cuda is kept from GPUs by NUMBA_DISABLE_CUDA: unset it, for kernels to be compiled"
                     raise DeviceError(msg)
                 importlib.import_module("numba.cuda.np.arrayobj")
-    except (ImportError, AttributeError) as error:
+    except DeviceError:
+        raise
+    except (ImportError, AttributeError, RuntimeError) as error:  # the last of NVIDIA's libraries that are not there
         _refuse(f"{found} is installed, but cannot be imported ({error})", error)
 
 
