@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from nbdlpack.kernels.numba_cuda import SIMULATED, intrinsic, types
+from nbdlpack.kernels.numba_cuda import SIMULATED, device_function, intrinsic, types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +27,12 @@ __all__ = [
     "ACCESS",
     "WORDS",
     "Access",
+    "element",
     "float32_as_uint32",
     "float64_as_uint64",
     "float64_to_odd_float32",
+    "indices",
+    "offset",
     "uint32_as_float32",
     "uint64_as_float64",
 ]
@@ -297,3 +300,36 @@ float32_as_uint32 = _bits(types.float32, types.uint32)
 uint32_as_float32 = _bits(types.uint32, types.float32)
 float64_as_uint64 = _bits(types.float64, types.uint64)
 uint64_as_float64 = _bits(types.uint64, types.float64)
+
+
+# -- where the k-th element is
+
+
+@device_function
+def indices(k, shape):
+    """Return the indices along four dimensions of the k-th element in C order."""
+    # Divisions are the cost of strided kernels.  The compiler makes them 32 bits wide where the numbers are.
+    rest = types.uint64(k)
+    n = types.uint64(shape[3])
+    above = rest // n
+    i3 = types.int64(rest - above * n)
+    if shape[0] * shape[1] == 1:
+        return types.int64(0), types.int64(0), types.int64(above), i3
+    n = types.uint64(shape[2])
+    rest = above // n
+    i2 = types.int64(above - rest * n)
+    n = types.uint64(shape[1])
+    above = rest // n
+    return types.int64(above), types.int64(rest - above * n), i2, i3
+
+
+@device_function
+def offset(index, steps):
+    """Return how many bytes from the first element the one with an index along four dimensions is."""
+    return index[0] * steps[0] + index[1] * steps[1] + index[2] * steps[2] + index[3] * steps[3]
+
+
+@device_function
+def element(address, index, steps):
+    """Return the address of the element with indices along four dimensions."""
+    return address + types.uint64(offset(index, steps))

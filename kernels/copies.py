@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ml_dtypes
 import numpy as np
 
-from nbdlpack.kernels.access import ACCESS, WORDS, float64_to_odd_float32
+from nbdlpack.kernels.access import ACCESS, WORDS, element, float64_to_odd_float32, indices
 from nbdlpack.kernels.numba_cuda import Kernel, cuda, device_function, libdevice, types
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ __all__ = [
     "cast",
     "converter",
     "copy",
-    "element",
     "fill",
-    "indices",
     "joined",
     "transpose",
 ]
@@ -46,34 +44,6 @@ LAST: Final = TILE * TILE - 1
 
 address, size, steps = types.uint64, types.int64, types.UniTuple(types.int64, MAX_DIMS)
 byte: Final = WORDS[1]
-
-
-# -- where the k-th element is
-
-
-@device_function
-def indices(k, shape):
-    """Return the indices along four dimensions of the k-th element in C order."""
-    # Divisions are the cost of strided kernels.  The compiler makes them 32 bits wide where the numbers are.
-    rest = types.uint64(k)
-    n = types.uint64(shape[3])
-    above = rest // n
-    i3 = types.int64(rest - above * n)
-    if shape[0] * shape[1] == 1:
-        return types.int64(0), types.int64(0), types.int64(above), i3
-    n = types.uint64(shape[2])
-    rest = above // n
-    i2 = types.int64(above - rest * n)
-    n = types.uint64(shape[1])
-    above = rest // n
-    return types.int64(above), types.int64(rest - above * n), i2, i3
-
-
-@device_function
-def element(address, index, steps):
-    """Return the address of the element with indices along four dimensions."""
-    offset = index[0] * steps[0] + index[1] * steps[1] + index[2] * steps[2] + index[3] * steps[3]
-    return address + types.uint64(offset)
 
 
 # -- copies

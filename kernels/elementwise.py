@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from nbdlpack.dtypes import BOOL
-from nbdlpack.kernels.access import ACCESS, WORDS, Access
+from nbdlpack.kernels.access import ACCESS, WORDS, Access, indices, offset
 from nbdlpack.kernels.numba_cuda import Kernel, cuda, device_function, types
 from nbdlpack.kernels.scalars import HEAVY, loaded_as, scalar_function
 
@@ -34,30 +34,6 @@ def _signature(arrays: int, form: str) -> tuple[Any, ...]:
     if form == "1-d":
         return addresses + (types.int64,) * (1 + arrays)
     return (*addresses, types.int64, *(_STEPS,) * (1 + arrays))
-
-
-@device_function
-def indices(k, shape):
-    """Return the indices along four dimensions of the k-th element in C order."""
-    # Where the numbers are small enough, the compiler makes divisions of 32 bits, which take a fraction of the time.
-    rest = types.uint64(k)
-    n = types.uint64(shape[3])
-    above = rest // n
-    i3 = types.int64(rest - above * n)
-    if shape[0] * shape[1] == 1:
-        return types.int64(0), types.int64(0), types.int64(above), i3
-    n = types.uint64(shape[2])
-    rest = above // n
-    i2 = types.int64(above - rest * n)
-    n = types.uint64(shape[1])
-    above = rest // n
-    return types.int64(above), types.int64(rest - above * n), i2, i3
-
-
-@device_function
-def offset(index, steps):
-    """Return how many bytes from the first element the one with an index along four dimensions is."""
-    return index[0] * steps[0] + index[1] * steps[1] + index[2] * steps[2] + index[3] * steps[3]
 
 
 # What kernels have in common is in functions that are compiled once for all of them: how long a kernel takes to compile

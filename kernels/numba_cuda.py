@@ -31,7 +31,6 @@ __all__ = [
     "SUPPORTED",
     "Kernel",
     "accept",
-    "argument",
     "array_type",
     "build",
     "check",
@@ -83,7 +82,7 @@ def check() -> None:
                 if module.config.DISABLE_CUDA:
                     msg = "numba-cuda is kept from GPUs by NUMBA_DISABLE_CUDA: unset it, for kernels to be compiled"
                     raise DeviceError(msg)
-                importlib.import_module("numba.cuda.np.arrayobj")
+                importlib.import_module("numba.cuda.np.arrayobj")  # noqa: TRY301
     except DeviceError:
         raise
     except (ImportError, AttributeError, RuntimeError) as error:  # the last of NVIDIA's libraries that are not there

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from nbdlpack.kernels.access import ACCESS, WORDS
-from nbdlpack.kernels.copies import element, indices, joined
+from nbdlpack.kernels.access import ACCESS, WORDS, element, indices
+from nbdlpack.kernels.copies import joined
 from nbdlpack.kernels.numba_cuda import SIMULATED, Kernel, cuda, device_function, intrinsic, types
 
 __all__ = [

@@ -863,7 +863,7 @@ class Box(list):
     pass
 
 box = Box([nd.ones(1000, device="cuda"), nd.ones(10, device="cuda_host"), nd.Stream("cuda")])
-box.append(box[2].record())
+box += [box[2].record(), nd.zeros(1000, device="cuda")]
 box.append(nd.from_dlpack(box[0]))
 capsule = box[0].__dlpack__(stream=1)
 nd.synchronize("cuda")

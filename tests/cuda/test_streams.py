@@ -664,6 +664,17 @@ class TestComingIn:
         np.testing.assert_array_equal(host(y), A * 2)
 
     @pytest.mark.hostcuda_modes
+    def test_what_is_ready_on_the_default_stream_is_ready_on_the_current_one(self):
+        s = nd.Stream("cuda")
+        p = Given(written_later(s), s)
+        capsule = p.__dlpack__(max_version=(1, 0))
+        with nd.Stream("cuda") as here:
+            x = nd.from_dlpack(capsule)
+            y = x * 2
+        here.synchronize()
+        np.testing.assert_array_equal(host(y), A * 2)
+
+    @pytest.mark.hostcuda_modes
     def test_memory_of_ours_that_comes_home_is_still_in_use(self):
         x = nd.asarray(A, device="cuda")
         nd.synchronize("cuda")
