@@ -81,8 +81,8 @@ def check() -> None:
             if not module.config.ENABLE_CUDASIM:
                 if module.config.DISABLE_CUDA:
                     msg = "numba-cuda is kept from GPUs by NUMBA_DISABLE_CUDA: unset it, for kernels to be compiled"
-                    raise DeviceError(msg)
-                importlib.import_module("numba.cuda.np.arrayobj")  # noqa: TRY301
+                    raise DeviceError(msg)  # noqa: TRY301
+                importlib.import_module("numba.cuda.np.arrayobj")
     except DeviceError:
         raise
     except (ImportError, AttributeError, RuntimeError) as error:  # the last of NVIDIA's libraries that are not there
