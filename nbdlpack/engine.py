@@ -139,7 +139,7 @@ def _arriving(device: Device, values: Sequence[Any], outputs: Sequence[Any] = ()
 
 def _leaving(device: Device, values: Sequence[Any], words: str) -> None:
     """Tell of the arrays that an operation which their device leaves to the host copies there and back."""
-    if device is not devices.host:
+    if not device.hosted:
         nbytes = sum([value.nbytes for value in values if isinstance(value, View)])
         storage.copied(nbytes, str(device), str(devices.host), f"{words} is computed on the host", asked=False)
 
@@ -247,7 +247,7 @@ def elementwise(
     if "where" in options:
         options = {**options, "where": operand(options["where"])}
     device = common_device((*inputs, *(out or ()), options.get("where")))
-    if device is not devices.host:
+    if not device.hosted:
         _arriving(device, inputs, out or ())
     given = out if out is not None else (None,) * ufunc.nout
     if any(x is None for x in given):
@@ -392,7 +392,7 @@ def operate_in_place(cls: type[V], ufunc: np.ufunc, x: V, y: Any) -> Any:
 
 def at(ufunc: np.ufunc, x: Any, key: Any, values: tuple[Any, ...]) -> None:
     """Apply a ufunc in place at places, which may be the same more than once: `ufunc.at`."""
-    device = common_device((x, key, *values))
+    device = common_device((x, *_parts(key), *values))
     _leaving(device, (x, *values), f"{ufunc.__name__}.at")
     if not isinstance(x, View):
         device.at(ufunc, x, key, values)
@@ -445,7 +445,7 @@ def reduce(
         with storage.overwriting(out) as target:
             device.reduce(name, x, target, axes, options)
     elif isinstance(out, np.ndarray):
-        _arriving(device, (), (out,) if device is not devices.host else ())
+        _arriving(device, (), () if device.hosted else (out,))
         device.reduce(name, x, out, axes, options)
     else:
         msg = f"out is of type {type(out).__name__}, but must be an array"
@@ -490,14 +490,18 @@ def assign_part(x: View, part: View, value: Any) -> None:
 
 def gather(x: View, key: Any, cls: type[V]) -> V:
     """Return ``x[key]`` in new memory, for a key with index arrays or masks."""
-    device = common_device((x, *key)) if isinstance(key, tuple) else common_device((x, key))
-    return device.gather(cls, x, key)
+    return common_device((x, *_parts(key))).gather(cls, x, key)
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    """Return the parts of a key."""
+    return key if isinstance(key, tuple) else (key,)
 
 
 def scatter(x: View, key: Any, value: Any) -> None:
     """Write ``x[key] = value`` for a key with index arrays or masks."""
     value = assigned(value, x.dtype)
-    device = common_device((x, value))
+    device = common_device((x, *_parts(key), value))
     mask = isinstance(key, (View, np.ndarray)) and key.dtype == dtypes.BOOL and key.shape == x.shape
     if storage.is_shared(x) and not (mask and value.ndim == 0):
         # A key or a value that does not fit is to be found out before the memory moves.

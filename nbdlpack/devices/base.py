@@ -90,16 +90,18 @@ class Device:
     Device('cpu')
     >>> nd.zeros(3).device == nd.Device("cpu")
     True
-    >>> nd.Device("tape")
+    >>> nd.Device("tape")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: there is no device named 'tape', only: cpu
+    ValueError: there is no device named 'tape', only: cpu, cuda, cuda:1, ...
     """
 
     __slots__ = ("_dlpack", "_name")
 
     kind: ClassVar[str]
     """The device's name without a number."""
+    hosted: ClassVar[bool] = False
+    """Whether NumPy computes on the device's memory itself, where it is."""
     streamed: ClassVar[bool] = False
     """Whether work on the device is put into streams; then it has the functions of `native.watch`."""
 

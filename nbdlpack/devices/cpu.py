@@ -35,6 +35,7 @@ class CPU(Device):
     __slots__ = ()
 
     kind = "cpu"
+    hosted = True
 
     def __new__(cls) -> CPU:
         self = object.__new__(cls)

@@ -584,3 +584,36 @@ def test_two_devices():
         fields = peek(y.__dlpack__(stream=1))
         assert fields.device == (2, 1)
         np.testing.assert_array_equal((y * 2).to_device("cpu"), 2 * A)
+
+
+# ---- what is on another device than the operands ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda:1"])
+def test_keys_on_another_device(place):
+    x = nd.asarray(A, device="cuda")
+    index, mask = nd.asarray([1, 0], device=place), nd.zeros(A.shape, nd.bool, device=place)
+    for operation in (
+        lambda: x[index],
+        lambda: x[mask],
+        lambda: x.__setitem__(index, 1),
+        lambda: x.__setitem__((index,), 1),
+        lambda: x.__setitem__(mask, 1),
+        lambda: np.add.at(x, index, 1.0),
+        lambda: np.add.at(x, (index,), 1.0),
+    ):
+        with pytest.raises(nd.errors.DeviceError, match="bring them together"):
+            operation()
+    np.testing.assert_array_equal(x.to_device("cpu"), A)
+
+
+def test_an_interface_is_the_first_that_is_seen_of_cuda(hostcuda):
+    program = """
+from numba import cuda
+import numpy as np
+x = cuda.to_device(np.arange(3.0))
+import nbdlpack as nd
+y = nd.asarray(x)
+assert y.device == "cuda" and y.tolist() == [0, 1, 2], y
+"""
+    hostcuda.python("-W", "ignore", "-c", program)

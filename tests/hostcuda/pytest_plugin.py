@@ -1,6 +1,7 @@
 """The suite's side of hostcuda: it runs tests in several stream modes, and looks at what each leaves behind.
 
-    @pytest.mark.hostcuda_modes                             # the test runs once for each of hostcuda.MODES
+    @pytest.mark.hostcuda_modes                             # the test runs once for each of hostcuda.MODES, of which
+                                                            # those that are not of `QUICK` are slow
     @pytest.mark.hostcuda_modes("lazy", "random:7/reverse") # ... of these: streams, or streams/order of threads
     def test_a(hostcuda_modes): ...                         # asking for the fixture does so too; its value is the mode
 
@@ -24,6 +25,9 @@ import tests.hostcuda
 
 KINDS = ("faults", "overruns", "live", "host_live", "pools", "streams", "events", "captures", "graphs")
 """What is counted before and after a test; modules stay, as Numba keeps its kernels."""
+
+QUICK = {"sync/forward", "lazy/reverse", "reverse/forward", "random:1/reverse"}
+"""The modes of the quick tests, one of each kind; tests in the others are slow ones."""
 
 settling = []
 """Functions that let go of what a library has put off letting go of: called before the counts are compared."""
@@ -60,7 +64,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each mode."""
     marker = metafunc.definition.get_closest_marker("hostcuda_modes")
     if marker or "hostcuda_modes" in metafunc.fixturenames:
-        modes = marker.args if marker and marker.args else tests.hostcuda.MODES
+        named = marker.args if marker else ()
+        modes = named or [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in tests.hostcuda.MODES]
         if tests.hostcuda.installed():
             metafunc.parametrize("_hostcuda", modes, indirect=True)
 

@@ -70,6 +70,8 @@ class HostMemory(Streamed):
 
     __slots__ = ()
 
+    hosted = True
+
     allocator: ClassVar[tuple[str, int]]
     """The driver's function that allocates it, and its flags."""
     deallocator: ClassVar[str]

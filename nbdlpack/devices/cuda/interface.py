@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import numpy as np
 
 from nbdlpack import dtypes, layout, native
+from nbdlpack.devices import base
 from nbdlpack.devices.cuda import driver
 from nbdlpack.native.device_types import DLDeviceType
 
@@ -64,6 +65,7 @@ def imported(cls: type[V], obj: Any) -> V:
     gpu = driver.gpu(0) if empty else driver.owner_of(address)
     flags = native.READ_ONLY if read_only else 0
     start = address + (0 if empty else low * dtype.itemsize)
+    base.numbered((DLDeviceType.kDLCUDA, gpu.index))  # from here on it takes part
     memory = native.watch.adopt(DLDeviceType.kDLCUDA, gpu.index, start, obj)
     if stream is not None:
         native.watch.imported(memory, stream)

@@ -275,6 +275,8 @@ def _check(device: KernelDevice, key: Key, places: Places) -> None:
         for index in key.indices:
             if isinstance(index.values, View):
                 index.check(device.to_host(index.values))
+        msg = "an index was out of bounds, and has been changed since"  # by another stream or thread
+        raise IndexError(msg)
 
 
 def _spread(device: KernelDevice, table: View, positions: View, shape: Shape, steps: Steps) -> None:
