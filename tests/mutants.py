@@ -68,8 +68,8 @@ MUTANTS = (
         "w.ended or storage.busy:",
         RULES + "TestRule03",
     ),
-    Mutant(3, VIEWS, "    if shared(storage) and covers(self):", "    if 0:", RULES + "TestRule03"),
-    Mutant(3, VIEWS, "    if shared(storage) and covers(self):", "    if shared(storage):", RULES + "TestRule03"),
+    Mutant(3, VIEWS, "    if shared(storage) and (covers(self) and", "    if 0 and (covers(self) and", RULES + "TestRule03"),
+    Mutant(3, VIEWS, " and (covers(self) and not keep or", " and (not keep or", RULES + "TestRule03"),
     Mutant(3, VIEWS, "storage and args[2] != ZERO:", "storage:", RULES + "TestRule03"),
     Mutant(
         6,

@@ -245,6 +245,9 @@ if TYPE_CHECKING:
 
     world: World
 
+    pinned_at: Any
+    """Bytes of the memory of devices that no array has, only exports, by device type << 6 | device id."""
+
     class Watch:
         """What compiled functions leave to Python."""
 
@@ -278,7 +281,7 @@ if TYPE_CHECKING:
 else:
     from nbdlpack.native.exports import device_tuples
     from nbdlpack.native.imports import importable, producers
-    from nbdlpack.native.memory import watch, world
+    from nbdlpack.native.memory import pinned_at, watch, world
     from nbdlpack.native.objects import (
         EXCHANGE_API,
         OVERRIDDEN_EXCHANGE_API,
@@ -322,6 +325,7 @@ __all__ = [
     "find_exchange",
     "from_dlpack_for",
     "importable",
+    "pinned_at",
     "producers",
     "set_current_stream",
     "watch",

@@ -147,7 +147,7 @@ class World(Structure):
         ("room", c_int64),
         ("blocks", c_int64),  # of our own memory that live; all that live, with NBDLPACK_COUNT_BLOCKS=1
         ("bytes", c_int64),  # of our own memory
-        ("pinned", c_int64),  # bytes of it that no array has, only exports
+        ("pinned", c_int64),  # bytes of the host's that no array has, only exports
         ("moves", c_int64),
         ("moved", c_int64),  # bytes
         ("lazy", c_int64),  # copies that were made without copying
@@ -185,6 +185,9 @@ FOR_WRITE, FOR_DLPACK, FOR_BUFFER, FOR_ADDRESS, BY_NAME = range(5)
 BLOCK, LEASE, STORAGE, KEPT = sizeof(Block), sizeof(Lease), sizeof(Storage), sizeof(Kept)
 world = immortal(World())
 WORLD = ctypes.addressof(world)
+pinned_at = immortal((c_int64 * 1024)())
+"""Bytes of devices that no array has, only exports, by device type << 6 | device id."""
+PINNED_AT = ctypes.addressof(pinned_at)
 classes = immortal((word * 3)())  # ndarray, the type of keepers, View
 CLASSES = ctypes.addressof(classes)
 madvise = extern("madvise", c_int, word, word, c_int, optional=True)
@@ -338,6 +341,16 @@ def release(block: Block):
             PyErr_WriteUnraisable(0)
 
 
+@native
+def count_pinned(block: Block, size: c_int64):
+    """Count bytes that no array has, only exports, where they are."""
+    w, at = World(WORLD), longs(PINNED_AT)
+    if block.base:
+        atomic_add(w.pinned, size)
+    else:
+        atomic_add(at[(block.device_type & 15) << 6 | (block.device_id & 63)], size)
+
+
 @hot
 def free_block(block: Block):
     """Release a block that has no lease any more."""
@@ -346,10 +359,10 @@ def free_block(block: Block):
         delist(block)
     if block.release:
         release(block)
+    if block.flags & PINNED:
+        count_pinned(block, -block.size)
     if block.base:
         atomic_add(w.bytes, -block.size)
-        if block.flags & PINNED:
-            atomic_add(w.pinned, -block.size)
         if not COUNT_ALL:
             atomic_add(w.blocks, -1)
         free(block.base)
@@ -468,7 +481,7 @@ def have(storage: Storage, lease: Lease):
     block.held += 1
     if block.flags & PINNED:
         block.flags &= ~PINNED
-        atomic_add(w.pinned, -block.size)
+        count_pinned(block, -block.size)
     assign(storage, lease)
 
 
@@ -491,10 +504,10 @@ def let_go(lease: Lease):
     """Take its lease from a storage."""
     block, w = Block(lease.block), World(WORLD)
     block.held -= 1
-    if block.held == 0 and block.base:
+    if block.held == 0 and block.flags & OWN:
         if atomic_load(lease.count) != BIAS - lease.made or atomic_load(block.leases) > 1:
             block.flags |= PINNED
-            atomic_add(w.pinned, block.size)
+            count_pinned(block, block.size)
     abandon(lease)
 
 
