@@ -40,6 +40,7 @@ class Mutant(NamedTuple):
 
 
 RULES = "memory/test_rules.py -k "
+DLPACK = "cuda/test_dlpack.py -k "
 MEMORY, EXPORTS, IMPORTS, VIEWS = (f"nbdlpack/native/{name}.py" for name in ("memory", "exports", "imports", "views"))
 
 MUTANTS = (
@@ -68,7 +69,9 @@ MUTANTS = (
         "w.ended or storage.busy:",
         RULES + "TestRule03",
     ),
-    Mutant(3, VIEWS, "    if shared(storage) and (covers(self) and", "    if 0 and (covers(self) and", RULES + "TestRule03"),
+    Mutant(
+        3, VIEWS, "    if shared(storage) and (covers(self) and", "    if 0 and (covers(self) and", RULES + "TestRule03"
+    ),
     Mutant(3, VIEWS, " and (covers(self) and not keep or", " and (not keep or", RULES + "TestRule03"),
     Mutant(3, VIEWS, "storage and args[2] != ZERO:", "storage:", RULES + "TestRule03"),
     Mutant(
@@ -311,6 +314,70 @@ MUTANTS = (
         "    if forbidden and not asked:",
         "    if forbidden:",
         "memory/test_copy_log.py",
+    ),
+    # streams: who waits for whom when arrays come in and go out
+    Mutant(
+        "streams",
+        "nbdlpack/dlpack/consumer.py",
+        "        native.watch.imported(memory, stream)\n",
+        "        pass\n",
+        DLPACK + "default_one",
+    ),
+    Mutant(
+        "streams",
+        "nbdlpack/dlpack/consumer.py",
+        '                wanted["stream"] = stream\n',
+        '                wanted["stream"] = -1\n',
+        DLPACK + "told_our_stream",
+    ),
+    Mutant(
+        "streams",
+        "nbdlpack/native/imports.py",
+        "        return arrived(self, work_stream(api, kind, number))",
+        "        return self",
+        DLPACK + "producers_table",
+    ),
+    Mutant(
+        "streams",
+        "nbdlpack/dlpack/producer.py",
+        "        device.export_on(x, number)\n        return x._capsule(versioned, 0)",
+        "        return x._capsule(versioned, 0)",
+        DLPACK + "consumers_stream",
+    ),
+    Mutant(
+        "streams",
+        "nbdlpack/dlpack/producer.py",
+        "storage.reading(x) if x._flags else storage.writing(x, native.FOR_DLPACK):",
+        "storage.reading(x):",
+        DLPACK + "waits_for_the_move",
+    ),
+    Mutant(
+        "streams",
+        "nbdlpack/native/exchange.py",
+        "    if failed or tell_device(storage.lease.block, EXPORTING, 0):",
+        "    if failed:",
+        DLPACK + "by_the_table",
+    ),
+    Mutant(
+        "streams",
+        VIEWS,
+        "        leave(storage)\n        if block.flags & DEVICE and tell_device(block, EXPORTING, 0):\n            return 0\n",
+        "        leave(storage)\n",
+        DLPACK + "names_a_stream",
+    ),
+    Mutant(
+        "streams",
+        VIEWS,
+        "        if not block.flags & ESCAPED and (not kept or kept.lease != lease):\n",
+        "        if 0:\n",
+        DLPACK + "outlives_a_move",
+    ),
+    Mutant(
+        "streams",
+        "nbdlpack/devices/cuda/interface.py",
+        "        native.watch.imported(memory, stream)\n",
+        "        pass\n",
+        DLPACK + "interface_comes_in",
     ),
 )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from nbdlpack import devices, native, storage
 from nbdlpack.dlpack.capsules import Capsule, ask, capsule_flags, check_name
 from nbdlpack.dlpack.description import is_usable
@@ -113,7 +115,7 @@ def import_(cls: type[Any], x: Any, /, *, device: object = None, copy: object = 
                 wanted["dl_device"] = target.dlpack
         else:
             stream = devices.numbered(number).consumer_stream()
-            if stream is not None:
+            if stream is not None and not isinstance(x, np.ndarray):  # on managed memory; NumPy knows no streams
                 wanted["stream"] = stream
     capsule, took = _ask(x, wanted)
     ours: Any = wanted.get("stream") if took else None

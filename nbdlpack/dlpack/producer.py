@@ -150,7 +150,9 @@ def export(
                 "let the consumer move it, or move it first by x.to_device"
             )
             raise ExchangeError(msg) if copy is False else BufferError(msg)
-        return storage.to_device(x, View, there, "__dlpack__(dl_device=...)")._capsule(versioned, 1)
+        new = storage.to_device(x, View, there, "__dlpack__(dl_device=...)")
+        there.export_on(new, number)
+        return new._capsule(versioned, 1)
     if copy:
         with device.working_on(number):
             new = storage.copy(x, View, "A", "__dlpack__(copy=True)", asked=True)

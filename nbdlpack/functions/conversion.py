@@ -126,7 +126,7 @@ def asarray(
         return _fit(obj, kind, where, copy, letter, fresh=False)
     if hasattr(type(obj), "__dlpack__") and not isinstance(obj, (np.ndarray, np.generic)):
         return _fit(from_dlpack(obj), kind, where, copy, letter, fresh=False)
-    if hasattr(type(obj), "__cuda_array_interface__"):
+    if hasattr(obj, "__cuda_array_interface__"):
         from nbdlpack.devices.cuda import interface  # noqa: PLC0415 (for GPUs alone)
 
         return _fit(interface.imported(ndarray, obj), kind, where, copy, letter, fresh=False)

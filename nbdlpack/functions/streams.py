@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbdlpack import devices
-from nbdlpack.devices.cuda import streams
+from nbdlpack.devices.cuda import driver, streams
 from nbdlpack.devices.cuda.streams import Event, Stream
 from nbdlpack.errors import DeviceError
 
@@ -42,10 +42,10 @@ def is_available(device: Device | str = "cuda") -> bool:
     True
     """
     try:
-        devices.named(device)
+        found = devices.named(device)
     except DeviceError:
         return False
-    return True
+    return not (found.streamed and driver.is_forked())
 
 
 def current_stream(device: Device | str | None = None) -> Stream:

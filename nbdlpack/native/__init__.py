@@ -294,6 +294,8 @@ else:
 READ_ONLY: Final = 1
 FOREIGN: Final = 1
 """Of a block's flags in `View._state()`: someone else may write to it."""
+ESCAPED: Final = 2
+"""Of them: its bare address is known to someone, who may write to it."""
 OWN: Final = 4
 """Of them: the memory is the library's own allocation."""
 DEVICE: Final = 32
@@ -310,6 +312,7 @@ BY_NAME: Final = 4
 __all__ = [
     "BY_NAME",
     "DEVICE",
+    "ESCAPED",
     "EXCHANGE_API",
     "FOREIGN",
     "FOR_ADDRESS",

@@ -719,7 +719,9 @@ def begin_overwrite(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
         return 0
     PyTuple_SetItem(result, 0, capsule)
     old = Block(storage.lease.block)
-    if shared(storage) and (covers(self) and not keep or keep and old.flags & DEVICE):
+    if not covers(self):
+        keep = 1
+    if shared(storage) and (not keep or old.flags & DEVICE):
         target = ViewObject(0)
         if not (keep and w.watchers) or announce(old, cause) == 0:
             block = Block(allocate_like(old))

@@ -26,6 +26,7 @@ from tests.dlpack.producers import (
     StreamProducer,
     Tensor,
     _pointer,
+    exchange_type,
     new_capsule,
     peek,
 )
@@ -415,10 +416,11 @@ def test_the_current_stream_as_the_table_says_it():
     assert out.value in (None, 0, 1)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.hostcuda_modes
-def test_an_export_by_the_table_is_ready_on_our_current_stream():
+def test_an_export_by_the_table_is_ready_on_our_current_stream(shared):
     x = array()
-    y = x.copy()
+    y = x.copy() if shared else None
     export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))(
         table(x).managed_tensor_from_py_object_no_sync
     )
@@ -617,3 +619,116 @@ y = nd.asarray(x)
 assert y.device == "cuda" and y.tolist() == [0, 1, 2], y
 """
     hostcuda.python("-W", "ignore", "-c", program)
+
+
+# ---- a producer with a table of C functions --------------------------------------------------------------------------
+
+
+@pytest.mark.hostcuda_modes
+def test_the_stream_that_a_producers_table_names_is_waited_for():
+    kind = exchange_type()
+    p = producer(kind)
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+    def work_stream(device_type, device_id, out):
+        out[0] = p.stream.handle
+        return 0
+
+    kind.api.current_work_stream = ctypes.cast(work_stream, ctypes.c_void_p).value
+    for _ in range(2):  # before the type is known, and after it
+        with nd.Stream("cuda"):
+            x = nd.from_dlpack(p)
+            y = x + 1
+        np.testing.assert_array_equal(y.to_device("cpu"), A + 1)
+        p.memory.write_later(A, p.stream.handle)
+    assert kind.through_table == 2
+    kind.api.current_work_stream = None
+    nd.synchronize("cuda")
+
+
+def test_a_table_that_names_no_stream_means_the_default_one():
+    kind = exchange_type()
+    kind.api.current_work_stream = None
+    p = producer(kind)
+    nd.synchronize("cuda")
+    p.memory.write_later(A, 1)
+    with nd.Stream("cuda"):
+        y = nd.from_dlpack(p) + 1
+    np.testing.assert_array_equal(y.to_device("cpu"), A + 1)
+
+
+# ---- to devices that are neither the array's nor the CPU -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [(3, 0), (13, 0)])
+@pytest.mark.hostcuda_modes
+def test_an_export_to_host_memory_is_ready_for_the_cpu(target):
+    x = array()
+    y = nd.from_dlpack(x.__dlpack__(dl_device=target, max_version=(1, 0)))
+    capsule = x.__dlpack__(dl_device=target, max_version=(1, 0))
+    fields = peek(capsule)
+    assert (fields.device, fields.flags) == (target, IS_COPIED)
+    seen = np.frombuffer((ctypes.c_char * x.nbytes).from_address(fields.address), A.dtype)
+    np.testing.assert_array_equal(seen, A)
+    np.testing.assert_array_equal(y.to_device("cpu"), A)
+
+
+@pytest.mark.hostcuda_modes
+def test_an_export_to_another_gpu_is_ready_on_the_consumers_stream_there():
+    x = array()
+    there = nd.Stream("cuda:1")
+    capsule = x.__dlpack__(dl_device=(2, 1), max_version=(1, 0), stream=there.handle)
+    seen = copy_to_host(peek(capsule).address, x.nbytes, there.handle, 1).view(A.dtype)
+    np.testing.assert_array_equal(seen, A)
+
+
+@pytest.mark.hostcuda_modes
+def test_a_numpy_view_of_pinned_memory_may_be_written_to_after_a_copy(cuda):
+    h = nd.full(1000, 3.0, device="cuda_host")
+    view = np.from_dlpack(h)
+    found = [nd.asarray(view, device=cuda), h.to_device(cuda), nd.from_dlpack(view, device=cuda)]
+    view[:] = 0
+    for g in found:
+        np.testing.assert_array_equal(g.to_device("cpu"), np.full(1000, 3.0))
+
+
+def test_a_numpy_view_of_managed_memory_comes_home(cuda):
+    x = nd.full(10, 3.0, device="cuda_managed")
+    y = nd.from_dlpack(np.from_dlpack(x))
+    assert nd.shares_memory(x, y)
+
+
+def test_a_stream_of_another_gpu_is_refused(cuda):
+    x, there = nd.zeros(3, device=cuda), nd.Stream("cuda:1")
+    with pytest.raises(ValueError, match="one of cuda:1, but must be one of cuda:0"):
+        x.__dlpack__(stream=there.handle)
+    for stream in (1 << 70, -5):
+        with pytest.raises(ValueError, match="stream is"):
+            x.__dlpack__(stream=stream)
+
+
+def test_an_interface_of_an_instance(cuda):
+    class Foreign:
+        pass
+
+    x = nd.asarray(A, device=cuda)
+    foreign = Foreign()
+    foreign.__cuda_array_interface__ = x.__cuda_array_interface__
+    foreign.x = x
+    np.testing.assert_array_equal(nd.asarray(foreign).to_device("cpu"), A)
+
+
+def test_streams_end_in_any_order(cuda):
+    def inside(stream):
+        with stream:
+            yield
+
+    first, second = nd.Stream(cuda), nd.Stream(cuda)
+    before = nd.current_stream(cuda)
+    a, b = inside(first), inside(second)
+    next(a)
+    next(b)
+    next(a, None)
+    assert nd.current_stream(cuda) is second
+    next(b, None)
+    assert nd.current_stream(cuda) is before

@@ -105,3 +105,28 @@ def test_users_are_asked_to_let_go_of_something(cuda, hostcuda):
     hostcuda.fail_alloc(1)
     nd.zeros(1000, device=cuda)
     assert asked == [8000], "no more"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda a: a[1:].__iadd__(a[:-1]),
+        lambda a: a.sum(axis=0, out=a[0]),
+        lambda a: nd.add(a[0], np.arange(100), out=a[1]),
+        lambda a: nd.add(a, 1, out=a[:, ::-1]),
+    ],
+)
+def test_a_write_to_a_part_that_fails_moves_nothing(cuda, hostcuda, write):
+    for k in range(1, 6):
+        a = nd.arange(1000.0, device=cuda).reshape(10, 100)
+        b = a.copy()
+        before = state(hostcuda, a, b)
+        hostcuda.fail_alloc(k, 0)
+        try:
+            write(a)
+            failed = False
+        except MemoryError:
+            failed = True
+        hostcuda.clear_fail_alloc()
+        assert not failed or state(hostcuda, a, b) == before
+        del a, b

@@ -207,6 +207,29 @@ class TestObjects:
         nd.synchronize("cuda")
         assert hostcuda.stats()["streams"] == before
 
+    def test_streams_that_have_read_are_forgotten(self, hostcuda):
+        before = hostcuda.stats()["streams"]
+        x = nd.zeros(10, device="cuda")
+        for _ in range(100):
+            with nd.Stream("cuda"):
+                x + 1
+        nd.synchronize("cuda")
+        assert hostcuda.stats()["streams"] - before < 20
+        x += 1
+
+    def test_streams_that_still_read_are_not_forgotten(self, hostcuda):
+        x = nd.asarray(A, device="cuda")
+        found = []
+        with hostcuda.option(**{"async": "lazy"}):
+            for i in range(40):
+                with nd.Stream("cuda"):
+                    found.append(x * i)
+            with nd.Stream("cuda") as writer:
+                x[...] = -1.0
+            writer.synchronize()
+            for i, y in enumerate(found):
+                np.testing.assert_array_equal(host(y), A * i)
+
 
 def _needs_parameters(cu) -> bool:
     return cu.CUDA_VERSION >= 13000
@@ -976,6 +999,22 @@ class TestCapture:
         with waits() as found, t:
             y + x
         assert not found, "what was captured is not work that t could wait for"
+
+    def test_to_wait_in_a_capture_is_not_to_have_waited(self, mode, ready, hostcuda):
+        x, y = ready
+        z = nd.zeros(1000, device="cuda")
+        s, t = nd.Stream("cuda"), nd.Stream("cuda")
+        nd.synchronize("cuda")
+        with hostcuda.option(**{"async": "lazy"}):
+            with s:
+                nd.add(x, x, out=y)
+            with captured(s, mode):
+                t.wait(s)
+                s.wait(t)
+            with t:
+                nd.add(y, x, out=z)
+            t.synchronize()
+            np.testing.assert_array_equal(host(z), 3 * A)
 
     def test_what_allocates_is_refused(self, mode, ready):
         x, y = ready

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -189,7 +190,9 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="I/N: the I-th of N parts, counted from 0")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
-    for kernel in (some_kernels() if options.sample else all_kernels())[part::parts]:
+    kernels = some_kernels() if options.sample else all_kernels()
+    random.Random(1).shuffle(kernels)  # so that the parts take about the same time
+    for kernel in kernels[part::parts]:
         for row in compiled(kernel, options.sm):
             print(json.dumps(row._asdict()), flush=True)
 

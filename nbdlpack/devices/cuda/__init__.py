@@ -85,7 +85,7 @@ class Streamed(base.Device):
         entered = gpu.enter()
         try:
             if gpu.gone or gpu.waiting:
-                memory.drain(gpu, owners=True)
+                memory.drain(gpu, owners=cls is not native.View)  # those are made while storages are locked
             new = self.allocate(nbytes, zeros=zeros)
         finally:
             if entered:
@@ -117,7 +117,7 @@ class Streamed(base.Device):
         memory.leaving(owner, stream, writing=writing)
 
     def check_stream(self, stream: int | None) -> None:
-        if stream is not None and stream < -1:
+        if stream is not None and not -1 <= stream < 1 << 64:
             msg = f"stream is {stream}, but must be a stream's handle, 1 or 2 for the default streams, -1 or None"
             raise ValueError(msg)
         if stream == 0:
@@ -137,13 +137,12 @@ class Streamed(base.Device):
                 self.hand_out(owner, consumer, writing=not x._flags & native.READ_ONLY)
 
     def working_on(self, stream: Any) -> AbstractContextManager[object]:
-        number = stream if stream is None or hasattr(stream, "__cuda_stream__") else checked_stream(stream)
         with self.gpu.current():
-            if number is not stream or isinstance(number, int):
-                self.check_stream(number)
-            if number is None or number == -1:
-                return nullcontext()
-            return streams.of_handle(self.gpu, number) if isinstance(number, int) else streams.given(self.gpu, stream)
+            if hasattr(stream, "__cuda_stream__"):
+                return streams.given(self.gpu, stream)
+            number = -1 if stream is None else checked_stream(stream)
+            self.check_stream(number)
+            return nullcontext() if number == -1 else streams.of_handle(self.gpu, number)
 
     def consumer_stream(self) -> int | None:
         return streams.current(self.gpu).handle
@@ -165,8 +164,7 @@ class CUDA(Streamed, KernelDevice):
 
     # -- memory
 
-    def allocate(self, nbytes: int, *, zeros: bool = False) -> Memory:
-        return memory.allocate(self, nbytes, zeros=zeros)
+    allocate = memory.allocate
 
     def upload(self, address: int, a: npt.NDArray[Any]) -> None:
         stream, source = streams.current(self.gpu), a.ctypes.data
@@ -197,11 +195,14 @@ class CUDA(Streamed, KernelDevice):
         if not x.size:
             return new
         with self.accessing((x,), (new,)):
-            to, of, stream = self.address(new), x._state()[0], streams.current(self.gpu)._handle
+            to, of, stream = self.address(new), x._state()[0], streams.current(self.gpu)
             if isinstance(source, CUDA):
-                check(driver.cu.cuMemcpyPeerAsync(to, self.gpu.context, of, source.gpu.context, x.nbytes, stream))
+                contexts = self.gpu.context, source.gpu.context
+                check(driver.cu.cuMemcpyPeerAsync(to, contexts[0], of, contexts[1], x.nbytes, stream._handle))
             else:
-                check(driver.cu.cuMemcpyAsync(to, of, x.nbytes, stream))
+                check(driver.cu.cuMemcpyAsync(to, of, x.nbytes, stream._handle))
+        if not isinstance(source, CUDA) and _is_written_by_others(x):
+            stream.synchronize()
         return new
 
     # -- kernels
@@ -219,6 +220,12 @@ class CUDA(Streamed, KernelDevice):
         return device(0 if error else int(number))
 
     argument = staticmethod(native.View._parameters)  # type: ignore[assignment]
+
+
+def _is_written_by_others(x: View) -> bool:
+    """Return whether someone on the CPU may write to an array without our knowing, as by a NumPy array on its memory."""
+    _, flags, _, _, writable, *_ = x._state()
+    return bool(writable or flags & (native.FOREIGN | native.ESCAPED))
 
 
 def compact(x: View, device: Device) -> View:

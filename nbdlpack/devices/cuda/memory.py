@@ -16,6 +16,7 @@ import gc
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
+from nbdlpack import native
 from nbdlpack.devices.cuda import driver, streams
 from nbdlpack.devices.cuda.driver import check
 from nbdlpack.devices.cuda.streams import current, relaxed
@@ -46,6 +47,8 @@ __all__ = [
     "synchronize",
 ]
 
+_MANY: Final = 16
+"""So many streams may have read some memory before it is asked which of them are done."""
 LIMIT: Final = 1 << 56
 """Bytes: more than any address space of today has."""
 NO_MEMORY: Final[tuple[Any, Any]] = (2, None)
@@ -86,14 +89,14 @@ class Memory:
     writer: Stream | None
     """The stream that was the last to write, with the work of the number `written`."""
     written: int
-    readers: dict[Stream, int] | None
+    readers: dict[Stream, int]
     """The streams that have read since, with the numbers of their work."""
     exported: bool
     """Whether a consumer may have begun something that is not known here."""
 
     def __init__(self, device: Streamed, address: int, nbytes: int, keep: Any = None) -> None:
         self.device, self.address, self.nbytes, self.keep = device, address, nbytes, keep
-        self.writer, self.written, self.readers, self.exported = None, 0, None, False
+        self.writer, self.written, self.readers, self.exported = None, 0, {}, False
 
     def __del__(self) -> None:
         # It lives on in the queue, and is not finalised again.
@@ -108,13 +111,12 @@ class Memory:
     def before_write(self, stream: Stream) -> None:
         """Let a stream wait for what it must not overtake if it writes."""
         self.before_read(stream)
-        if self.readers:
-            for reader, n in list(self.readers.items()):
-                stream._wait_for(reader, n)
+        for reader, n in list(self.readers.items()):
+            stream._wait_for(reader, n)
 
     def after_write(self, stream: Stream, n: int) -> None:
         """Enter a use that writes."""
-        self.writer, self.written, self.readers = stream, n, None
+        self.writer, self.written, self.readers = stream, n, {}
 
     def is_private(self) -> bool:
         """Return whether nothing but the last write is to be looked after."""
@@ -123,17 +125,24 @@ class Memory:
     def uses(self) -> list[tuple[Stream, int]]:
         """Return the uses that are not known to be done."""
         found = [] if self.writer is None else [(self.writer, self.written)]
-        if self.readers:
-            found.extend(self.readers.items())
+        found.extend(self.readers.items())
         return [(stream, n) for stream, n in found if n > stream._completed]
+
+    def forget(self) -> None:
+        """Forget the reads that are done, so that their streams can end."""
+        with relaxed():
+            for stream, n in list(self.readers.items()):
+                if stream._has_done(n):
+                    now = self.readers.pop(stream, 0)
+                    if now > n:  # another thread has just read on it
+                        self.readers[stream] = now
 
     def finish(self, *, writing: bool) -> None:
         """Wait, on the CPU, for what must be done before the CPU reads, or writes."""
         if self.writer is not None:
             self.writer._finish(self.written)
-        if writing and self.readers:
-            for reader, n in list(self.readers.items()):
-                reader._finish(n)
+        for reader, n in list(self.readers.items()) if writing else ():
+            reader._finish(n)
 
     def free(self, _: Stream) -> None:
         """Give the memory back, on a stream of ours on which all uses have been done."""
@@ -193,12 +202,13 @@ class Access:
             n = stream._submit()
             for memory in self._reads:
                 readers = memory.readers
-                if readers is None:
-                    memory.readers = {stream: n}
-                else:
-                    readers[stream] = n
+                readers[stream] = n
+                if len(readers) >= _MANY:
+                    memory.forget()
             for memory in self._writes:
-                memory.writer, memory.written, memory.readers = stream, n, None
+                memory.writer, memory.written = stream, n
+                if memory.readers:
+                    memory.readers = {}
         finally:
             if self._entered:
                 self._gpu.leave()
@@ -574,4 +584,5 @@ def info(device: Streamed) -> tuple[int, int, int, int, int, int]:
         drain(gpu, owners=True)
         free, total = _free_and_total()
         cached = _cached(gpu)
-    return ledger.nbytes, ledger.blocks, 0, cached, free, total
+    kind, number = device.dlpack
+    return ledger.nbytes, ledger.blocks, native.pinned_at[kind << 6 | number], cached, free, total

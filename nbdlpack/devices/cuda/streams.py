@@ -51,7 +51,7 @@ _ACTIVE: Final = 1
 class _Local(threading.local):
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}  # by the GPU's number
-        self.before: list[tuple[GPU, Stream]] = []  # what the `with` blocks that are open will bring back
+        self.before: list[tuple[GPU, Stream, Stream]] = []  # what the `with` blocks that are open will bring back
 
 
 _local: Final = _Local()
@@ -248,12 +248,23 @@ class Stream:
         gpu = self._gpu
         if driver.is_forked():
             driver.refuse()
-        _local.before.append((gpu, current(gpu)))
-        set_current(gpu, self._here())
+        mine = self._here()
+        _local.before.append((gpu, current(gpu), mine))
+        set_current(gpu, mine)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        set_current(*_local.before.pop())
+        # Generators end in any order, and in other threads too.
+        before, mine = _local.before, self._here()
+        entered = [i for i, (_, _, stream) in enumerate(before) if stream is mine]
+        if not entered:
+            return
+        gpu, previous, _ = before.pop(entered[-1])
+        for i in range(entered[-1], len(before)):
+            if before[i][0] is gpu:  # it is for that block to bring back what was current before this one
+                before[i] = (gpu, previous, before[i][2])
+                return
+        set_current(gpu, previous)
 
     # -- waiting
 
@@ -292,7 +303,7 @@ class Stream:
             other._let_wait(here)
             return
         source = Stream.wrap(other)._here()
-        with _ordering:
+        with here._gpu.current(), _ordering:
             n = source._submitted
             event = source._recorded(None)
             here._wait_event(event, source, n)
@@ -477,8 +488,9 @@ class Stream:
                     self._record()
                 event = self._mark if self._edge is None else self._edge
                 reached = self._edged if self._owned else self._submitted
-            if event is not None:
-                check(driver.cu.cuEventSynchronize(event))
+            error = 0 if event is None else driver.cu.cuEventSynchronize(event)[0]
+            if error and self._completed < n:  # else another thread knew that it is done, and has let go of the event
+                driver.fail(error)
         self._complete(reached)
 
     def _rest(self) -> None:
@@ -509,7 +521,7 @@ def create(gpu: GPU, priority: int) -> Stream:
 
 def legacy(gpu: GPU) -> Stream:
     """Return the default stream of a GPU."""
-    with _ordering, gpu.current():
+    with gpu.current(), _ordering:
         if gpu.default is None:
             gpu.default = _make(gpu, driver.cu.CUstream(LEGACY), owned=True)
         return gpu.default
@@ -522,8 +534,15 @@ def of_handle(gpu: GPU, handle: int) -> Stream:
         return default
     number = check(driver.cu.cuStreamGetId(handle))
     with _ordering:
-        # Handle 0 is the default stream, or the thread's own: that is for the driver's bindings to say.
-        return gpu.streams.get(number) or _make(gpu, driver.cu.CUstream(handle or PER_THREAD), owned=False)
+        found = gpu.streams.get(number)
+        if found is None:
+            home = _home(handle, gpu)
+            if home is not gpu:
+                msg = f"the stream is one of cuda:{home.index}, but must be one of cuda:{gpu.index}, where the array is"
+                raise ValueError(msg)
+            # Handle 0 is the default stream, or the thread's own: that is for the driver's bindings to say.
+            found = _make(gpu, driver.cu.CUstream(handle or PER_THREAD), owned=False)
+        return found
 
 
 def _handle_of(stream: Any) -> int:

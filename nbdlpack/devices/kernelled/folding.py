@@ -214,7 +214,7 @@ def launch(device: KernelDevice, name: str, work: Work, x: View, out: View, midd
     steps, part_steps = [(work.columns * size, size, outputs * size) for size in (source.itemsize, part.itemsize)]
     again = shared(work.rows, work.columns, chunks, steps, work.out_steps, (0, 0))._replace(length=chunks)
     first = work._replace(out_steps=part_steps, middle_steps=steps if searching else work.middle_steps)
-    with device.accessing((x, *beside), (out, source, part)):
+    with device.accessing((x, *beside), (out, part, *(() if values is None else (values,)))):
         _launch(device, name, first, (x, part, values if searching else middle, None))
         _launch(device, AGAIN.get(name, name), again, (source, out, None, part if searching else None))
 

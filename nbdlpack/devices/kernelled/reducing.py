@@ -85,9 +85,7 @@ def reduce(
         device.assign(out, of_nothing(device, name, x, axes, options))
     else:
         result = without(out, axes) if keepdims else out
-        found = WAYS.get(name, plain)(Task(device, name, x, axes, result, options))
-        if found is not result:
-            device.assign(result, found)
+        WAYS.get(name, plain)(Task(device, name, x, axes, result, options))
 
 
 def without(x: View, axes: tuple[int, ...]) -> View:
@@ -130,10 +128,10 @@ def of_nothing(device: KernelDevice, name: str, x: View, axes: tuple[int, ...], 
     return np.asarray(REDUCTIONS[name](np.empty(shape, x.dtype), axis, **given))
 
 
-# -- the reductions: each returns the result, in the output if that is of the dtype that it is computed in
+# -- the reductions: the output is written by the last step, when there is no more that could fail
 
 
-def plain(task: Task) -> View:
+def plain(task: Task) -> None:
     """Reduce by a ufunc."""
     device, name, x, dtype = task.device, task.name, task.x, task.dtype
     initial, where = task.options.get("initial"), task.options.get("where")
@@ -149,14 +147,19 @@ def plain(task: Task) -> View:
         if name not in IDENTITIES:
             x = converted(device, x, dtype)
         x = selected(device, x, where, IDENTITIES.get(name, initial))
-    found = accumulated(task, name, x, dtype)
+    found = accumulated(task, name, x, dtype, direct=initial is None)
     if initial is not None:
-        device.elementwise(UFUNCS[name], (found, initial), (found,), UNSAFE)
-    return found
+        device.elementwise(UFUNCS[name], (found, initial), (task.out,), UNSAFE)
+    elif found is not task.out:
+        device.assign(task.out, found)
 
 
-def accumulated(task: Task, name: str, x: View, dtype: DType) -> View:
-    """Reduce by a ufunc, in a dtype that holds all that a given one does."""
+def accumulated(task: Task, name: str, x: View, dtype: DType, *, direct: bool) -> View:
+    """Return an array reduced by a ufunc, in a dtype that holds all that a given one does.
+
+    If `direct`, that is the output itself if it can be.
+    """
+    device = task.device
     if dtype == dtypes.BOOL:
         name, result = LOGICAL[name], dtype
     else:
@@ -164,36 +167,37 @@ def accumulated(task: Task, name: str, x: View, dtype: DType) -> View:
     # Integers may become wider ones as they are loaded: when the result is converted, it is the same.
     same = dtype in (x.dtype, result) or (dtype.kind in "iu" and x.dtype.kind in "biu")
     if not same or (name, x.dtype, result) not in VARIANTS:
-        x = converted(task.device, x, dtype)
-    found = target(task, result)
-    fold(task.device, name, x, task.axes, found)
+        x = converted(device, x, dtype)
+    found = task.out if direct and is_target(task, result) else device.empty(View, task.out.shape, result)
+    fold(device, name, x, task.axes, found)
     return found
 
 
-def search(task: Task) -> View:
+def search(task: Task) -> None:
     """Find the least or the greatest."""
-    found = target(task, dtypes.INT64)
-    fold(task.device, task.name, task.x, task.axes, found)
-    return found
+    device, out, direct = task.device, task.out, is_target(task, dtypes.INT64)
+    found = out if direct else device.empty(View, out.shape, dtypes.INT64)
+    fold(device, task.name, task.x, task.axes, found)
+    if not direct:
+        device.assign(out, found)
 
 
-def mean(task: Task) -> View:
+def mean(task: Task) -> None:
     """Sum, and divide."""
     device, x, dtype, where = task.device, task.x, task.dtype, task.options.get("where")
     if where is not None:
         x = selected(device, x, where, 0)
-    total = accumulated(task, "sum", x, dtype)
+    total = accumulated(task, "sum", x, dtype, direct=False)
     if dtype.kind in "biu":
         total = converted(device, total, dtype)
-    divide(device, total, count(task))
-    return total
+    divide(device, total, count(task), task.out)
 
 
-def divide(device: KernelDevice, x: View, y: Any) -> None:
-    """Divide in place by integers, as NumPy does: in float64, unless the result is the same."""
+def divide(device: KernelDevice, x: View, y: Any, out: View) -> None:
+    """Divide by integers, as NumPy does: in float64, unless the result is the same."""
     if not isinstance(y, View) and x.dtype.kind == "f" and x.dtype.type(y) == y:
         y = x.dtype.type(y)
-    device.elementwise(np.true_divide, (x, y), (x,), UNSAFE)
+    device.elementwise(np.true_divide, (x, y), (out,), UNSAFE)
 
 
 def count(task: Task) -> Any:
@@ -208,21 +212,20 @@ def count(task: Task) -> Any:
     return number
 
 
-def variance(task: Task) -> View:
-    """Sum the squares of the distances from the mean, and divide."""
+def variance(task: Task) -> None:
+    """Sum the squares of the distances from the mean, and divide; take the root if that is asked for."""
     device, x, axes, dtype, options = task.device, task.x, task.axes, task.dtype, task.options
     given, where = options.get("mean"), options.get("where")
     kind = dtypes.result_type(x.dtype, getattr(given, "dtype", dtype))  # of the distances
     if dtype.kind in "biu" or (kind.kind == "c" and dtype.kind != "c"):
-        return on_host(task)
+        on_host(task)
+        return
     kind = COMPUTED_IN[kind]
     middle = device.empty(View, layout.reduced_shape(x.shape, axes, keepdims=True), kind)
     inner = without(middle, axes)
     if given is None:
         chosen = {"dtype": dtype} if where is None else {"dtype": dtype, "where": where}
-        found = mean(task._replace(out=inner, options=chosen))
-        if found is not inner:
-            device.assign(inner, found)
+        mean(task._replace(out=inner, options=chosen))
         given = middle
     if where is not None or not fits(np.shape(given), middle.shape):
         far = device.empty(View, x.shape, kind)
@@ -232,10 +235,13 @@ def variance(task: Task) -> View:
         device.assign(middle, given)
     if (DEVIATION, x.dtype, distance(kind)) not in VARIANTS:
         x = converted(device, x, kind)
-    total = target(task, distance(kind))
+    total = device.empty(View, task.out.shape, distance(kind))
     fold(device, DEVIATION, x, axes, total, inner)
-    divide(device, total, degrees(task))
-    return total
+    if task.name == "var":
+        divide(device, total, degrees(task), task.out)
+    else:
+        divide(device, total, degrees(task), total)
+        device.elementwise(np.sqrt, (total,), (task.out,), UNSAFE)
 
 
 def degrees(task: Task) -> Any:
@@ -249,27 +255,17 @@ def degrees(task: Task) -> Any:
     return found
 
 
-def deviation(task: Task) -> View:
-    """Take the root of the variance."""
-    found = variance(task)
-    task.device.elementwise(np.sqrt, (found,), (found,), UNSAFE)
-    return found
-
-
-def on_host(task: Task) -> View:
-    """Return NumPy's variance, where it is by ways that nobody would choose: in integers, or with parts dropped."""
+def on_host(task: Task) -> None:
+    """Take NumPy's result where it is by ways that nobody would choose: in integers, or with parts dropped."""
     device = task.device
     options = {key: hosted.read(device, value) for key, value in task.options.items() if key != "keepdims"}
-    result = np.asarray(np.var(device.to_host(task.x), task.axes, **options))
-    found = device.empty(View, task.out.shape, result.dtype)
-    device.assign(found, result)
-    return found
+    device.assign(task.out, np.asarray(REDUCTIONS[task.name](device.to_host(task.x), task.axes, **options)))
 
 
-WAYS: Final[dict[str, Callable[[Task], View]]] = {
+WAYS: Final[dict[str, Callable[[Task], None]]] = {
     "mean": mean,
     "var": variance,
-    "std": deviation,
+    "std": variance,
     "argmin": search,
     "argmax": search,
 }
@@ -303,12 +299,15 @@ def selected(device: KernelDevice, x: View, where: Any, filling: Any) -> View:
     return new
 
 
-def target(task: Task, dtype: DType) -> View:
-    """Return where a result of a dtype goes: into the output if that will do, or else into new memory."""
-    device, x, out = task.device, task.x, task.out
-    if out.dtype == dtype and out._contiguous & 1 and is_aligned(device, out) and not moving.overlap(device, out, x):
-        return out
-    return device.empty(View, out.shape, dtype)
+def is_target(task: Task, dtype: DType) -> bool:
+    """Return whether results of a dtype can be written into the output by a kernel."""
+    device, out = task.device, task.out
+    return (
+        out.dtype == dtype
+        and bool(out._contiguous & 1)
+        and is_aligned(device, out)
+        and not moving.overlap(device, out, task.x)
+    )
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
