@@ -477,7 +477,7 @@ def assign(storage: Storage, lease: Lease):
 @inline
 def have(storage: Storage, lease: Lease):
     """Give a storage a lease that no storage has."""
-    block, w = Block(lease.block), World(WORLD)
+    block = Block(lease.block)
     block.held += 1
     if block.flags & PINNED:
         block.flags &= ~PINNED
@@ -502,7 +502,7 @@ def abandon(lease: Lease):
 @hot
 def let_go(lease: Lease):
     """Take its lease from a storage."""
-    block, w = Block(lease.block), World(WORLD)
+    block = Block(lease.block)
     block.held -= 1
     if block.held == 0 and block.flags & OWN:
         if atomic_load(lease.count) != BIAS - lease.made or atomic_load(block.leases) > 1:

@@ -785,9 +785,9 @@ def get_address(self: ViewObject, noargs: word) -> word:
     storage = self.storage
     lease = storage.lease
     block = Block(lease.block)
-    if block.flags & DEVICE and tell_device(block, EXPORTING, 0):
-        return 0
     if self.flags & READ_ONLY:
+        if block.flags & DEVICE and tell_device(block, EXPORTING, 0):
+            return 0
         kept = storage.kept
         if not block.flags & ESCAPED and (not kept or kept.lease != lease):
             kept = Kept(malloc(KEPT))

@@ -481,10 +481,11 @@ def test_the_interface_is_a_gpus():
     assert nd.readonly(x).__cuda_array_interface__["data"] == (x.ptr, True)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.hostcuda_modes
-def test_the_interface_names_a_stream_on_which_the_array_is_ready():
+def test_the_interface_names_a_stream_on_which_the_array_is_ready(shared):
     x = array()
-    y = x.copy()
+    y = x.copy() if shared else None
     with nd.Stream("cuda"):
         found = x.__cuda_array_interface__
     seen = copy_to_host(found["data"][0], x.nbytes, found["stream"]).view(A.dtype)

@@ -1125,6 +1125,7 @@ class TestCapture:
         s = nd.Stream("cuda")
 
         def there():
+            nd.zeros(10, device="cuda").__dlpack__()  # what was exported is given back behind all work
             z = nd.zeros(1000, device="cuda") + 1
             found = host(z)
             w = nd.asarray(found, device="cuda_host")
@@ -1137,6 +1138,27 @@ class TestCapture:
         graph.launch(s)
         s.synchronize()
         np.testing.assert_array_equal(host(y), 2 * A)
+
+
+def test_a_lack_of_memory_breaks_no_capture(hostcuda, cuda):
+    s, x = nd.Stream(cuda), nd.zeros(3, device=cuda)
+    found = []
+
+    def there():
+        hostcuda.fail_alloc(1, 0)
+        try:
+            nd.zeros(1000, device=cuda)
+        except MemoryError as error:
+            found.append(str(error))
+        hostcuda.clear_fail_alloc()
+
+    with captured(s, "RELAXED") as graph:
+        nd.add(x, 1, out=x)
+        in_thread(there)
+    assert len(found) == 1
+    graph.launch(s)
+    s.synchronize()
+    assert x.tolist() == [1, 1, 1]
 
 
 def test_an_invalidated_capture_is_said_to_be_one(hostcuda):

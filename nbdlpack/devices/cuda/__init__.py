@@ -223,7 +223,7 @@ class CUDA(Streamed, KernelDevice):
 
 
 def _is_written_by_others(x: View) -> bool:
-    """Return whether someone on the CPU may write to an array without our knowing, as by a NumPy array on its memory."""
+    """Return whether someone on the CPU may write to an array unseen, as by a NumPy array on its memory."""
     _, flags, _, _, writable, *_ = x._state()
     return bool(writable or flags & (native.FOREIGN | native.ESCAPED))
 

@@ -301,6 +301,8 @@ def attempt_again(device: Streamed, nbytes: int, error: Any, attempt: Callable[[
     if error != no_memory:
         driver.fail(error)
     gc.collect()
+    if streams.is_captured(device.gpu):
+        _no_memory(device, nbytes)  # to wait for all work would break the capture, whoever's it is
     release_cached(device.gpu)
     if callbacks:
         for (callback,) in tuple(callbacks):
@@ -476,7 +478,9 @@ def _free_gone(gpu: GPU) -> None:
         except BaseException:
             gpu.gone.append(memory)
             raise
-    if exported:
+    if exported and streams.is_captured(gpu):
+        gpu.gone.extend(exported)  # an event over all work would break the capture, whoever's it is
+    elif exported:
         _free_exported(gpu, exported)
 
 

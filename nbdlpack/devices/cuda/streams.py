@@ -527,6 +527,11 @@ def legacy(gpu: GPU) -> Stream:
         return gpu.default
 
 
+def is_captured(gpu: GPU) -> bool:
+    """Return whether a stream of ours is being captured, in any thread.  The GPU is current."""
+    return any(s._owned and s._number != LEGACY and s._capture() for s in list(gpu.streams.values()))
+
+
 def of_handle(gpu: GPU, handle: int) -> Stream:
     """Return the stream of a handle that is alive.  The GPU is current, and the stream's own."""
     default = gpu.default or legacy(gpu)
