@@ -34,14 +34,12 @@ __all__ = [
     "array_type",
     "build",
     "check",
-    "compile_kernel",
     "compile_ptx",
     "cuda",
     "device_function",
     "fits",
     "intrinsic",
     "libdevice",
-    "machine_code",
     "python_function",
     "simulate",
     "types",
@@ -186,11 +184,6 @@ def _compiled(kernel: Kernel) -> Any:
     return cuda.jit(kernel.function, debug=False, opt=True, lto=False).compile(kernel.signature)
 
 
-def compile_kernel(kernel: Kernel) -> Any:
-    """Return a `cuda.core.Kernel`, compiled and loaded for the current device."""
-    return _compiled(kernel)._codelibrary.get_cufunc().kernel
-
-
 def build(kernel: Kernel) -> tuple[Any, str, bytes]:
     """Compile and load a kernel for the current device.
 
@@ -206,12 +199,6 @@ def build(kernel: Kernel) -> tuple[Any, str, bytes]:
     found = _compiled(kernel)
     library = found._codelibrary
     return library.get_cufunc().kernel, found.entry_name, bytes(library.get_cubin().code)
-
-
-def machine_code(kernel: Kernel) -> tuple[bytes, str]:
-    """Return a kernel's machine code for the current device, a cubin, and the name of its entry point."""
-    found = _compiled(kernel)
-    return bytes(found._codelibrary.get_cubin().code), found.entry_name
 
 
 def compile_ptx(kernel: Kernel, *ccs: tuple[Any, ...], fused: bool = True) -> list[str]:

@@ -572,8 +572,8 @@ MUTANTS = (
     Mutant(
         "streams",
         CUDA_MEMORY,
-        "    memory.writer, memory.written = stream, stream._submit()\n    return memory\n\n\ncallbacks",
-        "    return memory\n\n\ncallbacks",
+        "    memory.writer, memory.written = stream, stream._submit()\n    if zeros",
+        "    if zeros",
         "cuda/test_streams.py -k only_once_it_is_allocated or zeros_are",
     ),
     Mutant(

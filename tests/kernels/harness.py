@@ -96,13 +96,13 @@ class Emulated(Standin):
         return cls._wrap(buffer, int(buffer.handle), (2, 0), nbytes, 0, dtype, 0, shape, layout.c_steps(shape))
 
     def launch(self, kernel, threads, *args):
-        from nbdlpack.kernels.numba_cuda import compile_kernel
+        from nbdlpack.kernels.numba_cuda import build
 
         if threads < 1:
             return
         self.calls.append((kernel.name, *args))
         if kernel not in self._kernels:
-            self._kernels[kernel] = compile_kernel(kernel), launching.ways(kernel.signature)
+            self._kernels[kernel] = build(kernel)[0], launching.ways(kernel.signature)
         compiled, ways = self._kernels[kernel]
         grid, block = self.grid or (launching.blocks_for(threads, 8), launching.BLOCK)
         config = self._core.LaunchConfig(grid=grid, block=block)

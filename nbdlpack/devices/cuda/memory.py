@@ -279,9 +279,10 @@ def allocate(device: Streamed, nbytes: int, *, zeros: bool = False) -> Memory:
     ledger = device.ledger
     ledger.nbytes += nbytes
     ledger.blocks += 1
+    memory.writer, memory.written = stream, stream._submit()
     if zeros:
         check(driver.cu.cuMemsetD8Async(memory.address, 0, nbytes, stream._handle))
-    memory.writer, memory.written = stream, stream._submit()
+        memory.written = stream._submit()
     return memory
 
 

@@ -178,10 +178,24 @@ class Stream:
         stream : object
             One with the method ``__cuda_stream__``, as streams of cuda.core, Numba and CuPy have it, or a `Stream`.
 
+        Returns
+        -------
+        Stream
+            The one object of that stream; `stream` itself if it is a `Stream`.
+
         Raises
         ------
         TypeError
             If it is none.
+        DeviceError
+            If there is no GPU, or the stream is one of another context than its device's primary one.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     stream = nd.Stream()
+        ...     assert nd.Stream.wrap(stream.core) is stream  # a stream of cuda.core
         """
         if isinstance(stream, Stream):
             return stream
@@ -196,12 +210,30 @@ class Stream:
         handle : int
             The handle, or 1 for the default stream of the device, or 2 for the thread's own default stream there.
         device : Device or str, optional
-            The GPU, for the default streams.  If it is not given, the GPU whose context is current.
+            The GPU, for the default streams.  If it is not given, the GPU whose context is current, or else the one
+            that `Stream` takes.
+
+        Returns
+        -------
+        Stream
+            The one object of that stream.
 
         Raises
         ------
+        TypeError
+            If the handle is no integer.
         ValueError
-            If the stream is one of another device.
+            If the device has no streams, or the stream is one of another GPU than `device`.
+        DeviceError
+            If the device is not there, or the stream is one of another context than its device's primary one.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     stream = nd.Stream()
+        ...     assert nd.Stream.from_handle(stream.handle) is stream
+        ...     assert nd.Stream.from_handle(1, "cuda") is nd.default_stream("cuda")
         """
         driver.start()
         number = index(handle)
@@ -230,16 +262,52 @@ class Stream:
 
     @property
     def device(self) -> Device:
-        """The GPU."""
+        """The GPU.
+
+        Returns
+        -------
+        Device
+            The device whose work the stream takes.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     assert nd.Stream("cuda").device == "cuda"
+        """
         return devices.named(f"cuda:{self._gpu.index}")
 
     @property
     def handle(self) -> int:
-        """The driver's handle of the stream."""
+        """The driver's handle of the stream.
+
+        Returns
+        -------
+        int
+            A ``CUstream`` as an integer; 1 for the default stream, 2 for a thread's own default stream.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     assert nd.default_stream().handle == 1
+        """
         return self._number
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """Return the version of this protocol, 0, and the handle."""
+        """Return the version of this protocol and the handle, for other libraries.
+
+        Returns
+        -------
+        tuple of int
+            The version, 0, and the handle.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     assert nd.default_stream().__cuda_stream__() == (0, 1)
+        """
         return 0, self._number
 
     # -- the current stream
@@ -270,7 +338,28 @@ class Stream:
 
     @property
     def done(self) -> bool:
-        """Whether all that was put into the stream is done."""
+        """Whether all that was put into the stream is done; does not wait.
+
+        Returns
+        -------
+        bool
+            True if nothing is left to do.
+
+        Raises
+        ------
+        RuntimeError
+            If the stream is being captured, or another one in a way that forbids to ask; that breaks the capture.
+        DeviceError
+            If the driver reports an error, which may be one of earlier work.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     stream = nd.Stream()
+        ...     stream.synchronize()
+        ...     assert stream.done
+        """
         here = self._here()
         n = here._submitted
         with here._gpu.current():
@@ -282,7 +371,24 @@ class Stream:
         return True
 
     def synchronize(self) -> None:
-        """Wait, on the CPU, until all that was put into the stream is done."""
+        """Wait, on the CPU, until all that was put into the stream is done.
+
+        Raises
+        ------
+        RuntimeError
+            If the stream is being captured, or another one in a way that forbids to wait; the latter breaks that
+            capture.
+        DeviceError
+            If the driver reports an error, which may be one of earlier work.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     with nd.Stream() as stream:
+        ...         x = nd.zeros(3, device="cuda") + 1
+        ...     stream.synchronize()
+        """
         here = self._here()
         n = here._submitted
         with here._gpu.current():
@@ -293,10 +399,29 @@ class Stream:
     def wait(self, other: Event | Any, /) -> None:
         """Let what is put into this stream from now on wait, on the GPU, for an event or another stream.
 
+        The CPU does not wait.  An event that was never recorded is not waited for.
+
         Parameters
         ----------
         other : Event, Stream or object
-            An event, or a stream as `wrap` takes it, for what was put into that until now.
+            An event, or a stream as `wrap` takes it, for what was put into that until now.  It may be of another GPU.
+
+        Raises
+        ------
+        TypeError
+            If it is neither.
+        RuntimeError
+            If this stream is being captured, and what it would wait for is not in that capture; that breaks it.
+        DeviceError
+            If the other stream is one of another context than its device's primary one.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     first, second = nd.Stream(), nd.Stream()
+        ...     second.wait(first)
+        ...     second.wait(first.record())
         """
         here = self._here()
         if isinstance(other, Event):
@@ -315,7 +440,24 @@ class Stream:
         Parameters
         ----------
         event : Event, optional
-            What is recorded, instead of what it stood for before; a new event if not given.
+            What is recorded, instead of what it stood for before; a new event, without timing, if not given.
+
+        Returns
+        -------
+        Event
+            `event`, or the new one.
+
+        Raises
+        ------
+        ValueError
+            If the event was recorded before, on another GPU.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     event = nd.Stream().record()
+        ...     event.synchronize()
         """
         return (Event() if event is None else event).record(self)
 
@@ -323,7 +465,20 @@ class Stream:
 
     @property
     def core(self) -> Any:
-        """The stream as a `cuda.core.Stream`, which does not own it."""
+        """The stream as a `cuda.core.Stream`, which does not own it.
+
+        Returns
+        -------
+        cuda.core.Stream
+            The same object each time.  Keep this stream as long as it is used.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     stream = nd.Stream()
+        ...     assert int(stream.core.handle) == stream.handle
+        """
         if self._core is None:
             self._core = driver.core.Stream.from_handle(self._number)
         return self._core
@@ -659,10 +814,26 @@ class Event:
         stream : Stream or object, optional
             A stream as `Stream.wrap` takes it; the current stream of the default GPU if not given.
 
+        Returns
+        -------
+        Event
+            The event itself.
+
         Raises
         ------
+        TypeError
+            If `stream` is none.
         ValueError
-            If it was recorded before, on another device.
+            If it was recorded before, on another GPU.
+        DeviceError
+            If there is no GPU, or the stream is one of another context than its device's primary one.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     event = nd.Event().record()
+        ...     nd.Stream().wait(event)
         """
         found = current(gpu_of(None)) if stream is None else Stream.wrap(stream)
         found = found._here()
@@ -693,7 +864,31 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether what the event stands for is done; True if it was never recorded."""
+        """Whether what the event stands for is done; does not wait.
+
+        Returns
+        -------
+        bool
+            True if it is done, or if the event was never recorded.
+
+        Raises
+        ------
+        RuntimeError
+            If the event was recorded in a capture, or a stream is being captured in a way that forbids to ask; that
+            breaks the capture.
+        DeviceError
+            If the driver reports an error, which may be one of earlier work.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> nd.Event().done
+        True
+        >>> if nd.is_available("cuda"):
+        ...     event = nd.Stream().record()
+        ...     event.synchronize()
+        ...     assert event.done
+        """
         if self._gpu is None or self._stream is None:
             return True
         with self._gpu.current():
@@ -705,7 +900,24 @@ class Event:
         return True
 
     def synchronize(self) -> None:
-        """Wait, on the CPU, until what the event stands for is done."""
+        """Wait, on the CPU, until what the event stands for is done; not at all if it was never recorded.
+
+        Raises
+        ------
+        RuntimeError
+            If the event was recorded in a capture, or a stream is being captured in a way that forbids to wait; that
+            breaks the capture.
+        DeviceError
+            If the driver reports an error, which may be one of earlier work.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     with nd.Stream() as stream:
+        ...         x = nd.zeros(3, device="cuda")
+        ...     stream.record().synchronize()
+        """
         if self._gpu is None or self._stream is None:
             return
         with self._gpu.current():
@@ -713,14 +925,36 @@ class Event:
         self._stream._complete(self._n)
 
     def elapsed_time(self, end: Event, /) -> float:
-        """Return the time from this event to a later one in milliseconds; waits until both are reached.
+        """Return the time from this event to a later one; waits, on the CPU, until both are reached.
+
+        Parameters
+        ----------
+        end : Event
+            The later event.
+
+        Returns
+        -------
+        float
+            The time in milliseconds.
 
         Raises
         ------
         RuntimeError
-            If one was never recorded.
+            If one was never recorded, or what `synchronize` raises.
         ValueError
-            If one is without timing, or they are on different devices.
+            If one is without timing, or they are on different GPUs.
+        DeviceError
+            If the driver reports an error, which may be one of earlier work.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     with nd.Stream() as stream:
+        ...         start = nd.Event(timing=True).record(stream)
+        ...         x = nd.zeros(1000, device="cuda")
+        ...         end = nd.Event(timing=True).record(stream)
+        ...     milliseconds = start.elapsed_time(end)
         """
         gpu = self._recorded()
         if end._recorded() is not gpu:
@@ -735,5 +969,31 @@ class Event:
             return float(check(driver.cu.cuEventElapsedTime(self._handle, end._handle)))
 
     def __sub__(self, start: Event, /) -> float:
-        """Return the time from another event to this one, in milliseconds."""
+        """Return the time from another event to this one, as `elapsed_time` does.
+
+        Parameters
+        ----------
+        start : Event
+            The earlier event.
+
+        Returns
+        -------
+        float
+            The time in milliseconds.
+
+        Raises
+        ------
+        TypeError
+            If `start` is no event.
+        RuntimeError, ValueError, DeviceError
+            As `elapsed_time`.
+
+        Examples
+        --------
+        >>> import nbdlpack as nd
+        >>> if nd.is_available("cuda"):
+        ...     stream = nd.Stream()
+        ...     start = nd.Event(timing=True).record(stream)
+        ...     milliseconds = nd.Event(timing=True).record(stream) - start
+        """
         return start.elapsed_time(self) if isinstance(start, Event) else NotImplemented
