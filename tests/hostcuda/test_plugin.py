@@ -163,7 +163,8 @@ def test_untouched():
 
 def test_the_plugin(drv, tmp_path):
     (tmp_path / "conftest.py").write_text(
-        "from tests.hostcuda import pytest_plugin\ndef pytest_configure(config): pytest_plugin.activate(config)\n"
+        "from tests.hostcuda import pytest_plugin\ndef pytest_configure(config):\n"
+        "    config.addinivalue_line('markers', 'slow: as in this suite')\n    pytest_plugin.activate(config)\n"
     )
     (tmp_path / "test_it.py").write_text(PLUGIN_TESTS)
     program = f"""
