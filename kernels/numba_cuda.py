@@ -39,6 +39,7 @@ __all__ = [
     "device_function",
     "fits",
     "intrinsic",
+    "is_compiling",
     "libdevice",
     "python_function",
     "simulate",
@@ -106,6 +107,7 @@ check()
 
 try:
     from numba import cuda
+    from numba.core.compiler_lock import global_compiler_lock
     from numba.cuda import config, types
     from numba.cuda.core import errors as _errors
     from numba.cuda.np.numpy_support import from_dtype
@@ -182,6 +184,11 @@ def _compiled(kernel: Kernel) -> Any:
     """Return numba-cuda's own kernel, compiled and loaded for the current device."""
     # Nothing is linked to it, so it need not go through the link-time optimiser, which would compile it again.
     return cuda.jit(kernel.function, debug=False, opt=True, lto=False).compile(kernel.signature)
+
+
+def is_compiling() -> bool:
+    """Return whether this thread is amid a compilation, which other threads then have to wait for."""
+    return bool(global_compiler_lock.is_locked())
 
 
 def build(kernel: Kernel) -> tuple[Any, str, bytes]:

@@ -307,11 +307,11 @@ def copy(x: View, cls: type[V], order: str, cause: str, *, asked: bool, dtype: D
     return new
 
 
-def to_device(x: V, cls: type[V], target: Device, cause: str) -> V:
-    """Return an array on a device: itself if it is there, else a copy in C order, whose cause `copied` is told."""
+def to_device(x: V, cls: type[V], target: Device, cause: str, *, asked: bool = True) -> V:
+    """Return an array on a device: itself if it is there, else a copy in C order, of which `copied` is told."""
     source = devices.of(x)
     if source is target:
         return x
-    copied(x.nbytes, str(source), str(target), cause, asked=True)
+    copied(x.nbytes, str(source), str(target), cause, asked=asked)
     with reading(x):
         return target.receive(cls, x, source)

@@ -136,7 +136,7 @@ def asarray(
         dtypes.canonical(a.dtype)  # says what is allowed
     x = _share(a) if shared else None
     if x is not None:
-        return _fit(x, kind, where or devices.default(), copy, letter, fresh=False)
+        return _fit(x, kind, where or devices.default(), copy, letter, fresh=False, asked=where is not None)
     if copy is False:
         msg = f"copy is False, but a {type(obj).__name__} has to be copied to become an array: pass copy=None"
         raise ValueError(msg)
@@ -206,8 +206,20 @@ def _address(a: np.ndarray[Any, Any]) -> int:
     return address
 
 
-def _fit(x: ndarray, dtype: DType | None, device: Device | None, copy: Any, order: Order, *, fresh: bool) -> ndarray:
-    """Return an array with a dtype, on a device, in an order, copied if it has to be or that is wanted."""
+def _fit(
+    x: ndarray,
+    dtype: DType | None,
+    device: Device | None,
+    copy: Any,
+    order: Order,
+    *,
+    fresh: bool,
+    asked: bool = True,
+) -> ndarray:
+    """Return an array with a dtype, on a device, in an order, copied if it has to be or that is wanted.
+
+    `asked` says whether the device was named, and is not only the default one.
+    """
     changes_device = device is not None and device is not x.device
     changes_dtype = dtype is not None and dtype is not x.dtype
     changes_order = not layout.is_laid_out(x._contiguous, order)
@@ -223,7 +235,7 @@ def _fit(x: ndarray, dtype: DType | None, device: Device | None, copy: Any, orde
         msg = f"copy is False, but {words}, which needs a copy: pass copy=None"
         raise ValueError(msg)
     if changes_device:
-        x = storage.to_device(x, type(x), device, words)  # type: ignore[arg-type]
+        x = storage.to_device(x, type(x), device, words, asked=asked or bool(copy))  # type: ignore[arg-type]
     if changes_dtype or changes_order:
         asked = bool(copy) or fresh or changes_device
         x = storage.copy(x, type(x), order, words, asked=asked, dtype=dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import json
 from types import SimpleNamespace
 
@@ -357,3 +358,19 @@ def test_other_errors_of_the_compiler_are_passed_on(monkeypatch):
     x = nd.zeros(4, dtype="float32", device="cuda")
     with pytest.raises(ZeroDivisionError):
         x.device.launch(made("failing"), 4, 0, 4, 1)
+
+
+def test_nothing_is_kept_alive_by_what_a_compilation_leaves_behind(cuda):
+    def use():
+        x = nd.asarray(np.arange(1000, dtype=np.int16), device=cuda)
+        return (nd.bitwise_xor(x, x[::-1]) + nd.hypot(x, 3)).sum().item()
+
+    nd.synchronize(cuda)
+    before = nd.memory_info(cuda).bytes
+    gc.collect()
+    gc.disable()
+    try:
+        use()
+        assert nd.memory_info(cuda).bytes == before
+    finally:
+        gc.enable()

@@ -241,7 +241,7 @@ def test_allocating():
     assert t.data % 256 == 0
     info = nd.memory_info()
     delete(out.value)
-    assert nd.memory_info() != info
+    assert nd.memory_info()[:3] != info[:3]
     assert allocate(byref(prototype()), byref(out), None, SetError()) == 0
     x = steal(out.value)
     x[...] = 1
@@ -262,7 +262,7 @@ def test_allocating_shapes(shape):
     [
         ({"dtype": (99, 8, 1)}, b"BufferError"),
         ({"dtype": (2, 32, 2)}, b"BufferError"),
-        ({"device": (2, 0)}, b"BufferError"),
+        ({"device": (10, 0)}, b"BufferError"),
         ({"device": (1, 1)}, b"BufferError"),
         ({"device": (99, 0)}, b"BufferError"),
         ({"shape": (-1,)}, b"ValueError"),
@@ -309,7 +309,7 @@ def test_allocating_on_other_threads():
     for t in threads:
         t.join()
     assert len(done) == 4
-    assert nd.memory_info() == before
+    assert nd.memory_info()[:3] == before[:3]
 
 
 # ---- current_work_stream ---------------------------------------------------------------------------------------------

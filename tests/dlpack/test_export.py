@@ -460,7 +460,7 @@ def test_memory_lives_as_long_as_a_consumer():
         np.testing.assert_array_equal(nd.from_dlpack(capsule), np.arange(1000))
     del churn, capsules, capsule
     gc.collect()
-    assert nd.memory_info() == before
+    assert nd.memory_info()[:3] == before[:3]
 
 
 @BOTH

@@ -516,7 +516,7 @@ def test_many_imports_leave_nothing(versioned, copies):
     cycle(5_000)
     settle()
     assert sys.getrefcount(a) == before
-    assert nd.memory_info() == info
+    assert nd.memory_info()[:3] == info[:3]
 
 
 # ---- capsules --------------------------------------------------------------------------------------------------------

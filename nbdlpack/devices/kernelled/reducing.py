@@ -118,6 +118,12 @@ def accumulator(name: str, dtype: DType, wanted: DType, asked: DType | None) -> 
     return dtypes.canonical(ufunc.resolve_dtypes((wanted, dtype, None), casting="unsafe", reduction=True)[1])
 
 
+@cache
+def difference(dtype: DType, other: DType) -> DType:
+    """Return the dtype of a difference of numbers of two dtypes."""
+    return dtypes.canonical(np.subtract.resolve_dtypes((dtype, other, None))[2])
+
+
 def of_nothing(device: KernelDevice, name: str, x: View, axes: tuple[int, ...], options: Mapping[str, Any]) -> Any:
     """Return the reduction of no elements, or raise what NumPy does."""
     shape = tuple([n if axis in axes else min(n, 1) for axis, n in enumerate(x.shape)])
@@ -216,7 +222,7 @@ def variance(task: Task) -> None:
     """Sum the squares of the distances from the mean, and divide; take the root if that is asked for."""
     device, x, axes, dtype, options = task.device, task.x, task.axes, task.dtype, task.options
     given, where = options.get("mean"), options.get("where")
-    kind = dtypes.result_type(x.dtype, getattr(given, "dtype", dtype))  # of the distances
+    kind = difference(x.dtype, getattr(given, "dtype", dtype))
     if dtype.kind in "biu" or (kind.kind == "c" and dtype.kind != "c"):
         on_host(task)
         return
