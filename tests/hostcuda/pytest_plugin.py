@@ -147,8 +147,12 @@ def _hostcuda(request: pytest.FixtureRequest):
         left = _left(request, before, captures)
         if left:
             gc.collect()
-            gc.freeze()  # what is there now, Numba's code above all, need not be looked through after each test
             left = _left(request, before, captures)
+            if left:
+                gc.unfreeze()  # some may have been in use when it was frozen
+                gc.collect()
+                left = _left(request, before, captures)
+            gc.freeze()  # what is there now, Numba's code above all, need not be looked through after each test
     _mend()
     if left and not request.node.stash.get(_failed, False):
         pytest.fail(f"the test left behind {left}; hostcuda's last message: {tests.hostcuda.last_error() or 'none'}")
