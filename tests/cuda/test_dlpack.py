@@ -556,6 +556,7 @@ def test_cuda_core_buffers():
 
     core = Device(0)
     with on_device(0):
+        core.set_current()
         stream = core.create_stream()
         buffer = core.memory_resource.allocate(64, stream=stream)
         stream.sync()
