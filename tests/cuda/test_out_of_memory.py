@@ -57,6 +57,7 @@ def test_an_allocation_that_fails_once_is_tried_again(cuda, hostcuda, case):
             assert_same(y.to_device("cpu"), A)
 
 
+@pytest.mark.hostcuda_nocheck("live")  # what lives is compared below; an error that came through NumPy is kept longer
 @pytest.mark.parametrize("case", CASES)
 def test_an_allocation_that_fails_leaves_everything_as_it_was(cuda, hostcuda, case):
     function = CASES[case]
