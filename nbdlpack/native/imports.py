@@ -356,19 +356,22 @@ def wrap_device(cls: word, tensor: DLTensor, flags: c_uint64, source: word, dele
     return self
 
 
-@native
+@inline
 def arrived(self: ViewObject, stream: c_int64) -> word:
     """Return an array that has just been made, of a device with streams perhaps, whose producer named this stream.
 
     If the device cannot wait for it, the array ends, and 0 is returned with the error set.
     """
-    if self == 0:
+    if self and Block(self.storage.lease.block).flags & DEVICE:
+        return await_producer(self, stream)
+    return self
+
+
+@cold(0)
+def await_producer(self: ViewObject, stream: c_int64) -> word:
+    if tell_device(self.storage.lease.block, IMPORTED, stream):
+        let_go_amid_error(self)
         return 0
-    block = Block(self.storage.lease.block)
-    if block.flags & DEVICE:
-        if tell_device(block, IMPORTED, stream):
-            let_go_amid_error(self)
-            return 0
     return self
 
 

@@ -474,7 +474,7 @@ def get_place(self: ViewObject, closure: word) -> word:
     return PyLong_FromLongLong(block.device_id << 8 | block.device_type)
 
 
-@native
+@cold(0)
 def get_kind(self: ViewObject, closure: word) -> word:
     """One number for all that Numba's type of an array depends on."""
     block, layout = Block(self.storage.lease.block), is_compact(self, 0) | is_compact(self, 1) << 1
@@ -483,12 +483,12 @@ def get_kind(self: ViewObject, closure: word) -> word:
     return PyLong_FromLongLong(seen | place << 26)
 
 
-@native
+@cold(0)
 def get_first(self: ViewObject, closure: word) -> word:
     return PyLong_FromLongLong(Block(self.storage.lease.block).address + self.offset)
 
 
-@native
+@cold(0)
 def get_storage(self: ViewObject, closure: word) -> word:
     return PyLong_FromLongLong(self.storage)
 
@@ -506,7 +506,7 @@ def set_place(self: ViewObject, args: words, nargs: c_ssize_t) -> word:
     return NONE
 
 
-@native
+@cold(0)
 def get_memory(self: ViewObject, noargs: word) -> word:
     """_memory()"""
     block, owner = Block(self.storage.lease.block), NONE
