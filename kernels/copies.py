@@ -17,7 +17,8 @@ import ml_dtypes
 import numpy as np
 
 from nbdlpack.kernels.access import ACCESS, WORDS, element, float64_to_odd_float32, indices
-from nbdlpack.kernels.numba_cuda import Kernel, cuda, device_function, libdevice, types
+from nbdlpack.kernels.libm import product
+from nbdlpack.kernels.numba_cuda import Kernel, cuda, device_function, types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -374,14 +375,11 @@ def arange(dtype: np.dtype[Any]) -> Kernel:
     itemsize, _, kind, _, store = ACCESS[dtype]
     number = kind.underlying_float if dtype.kind == "c" else kind
 
-    if isinstance(number, types.Float) and libdevice is not None:
-        single = number == types.float32
-        multiply = libdevice.fmul_rn if single else libdevice.dmul_rn
-        add = libdevice.fadd_rn if single else libdevice.dadd_rn
+    if isinstance(number, types.Float):
 
         @device_function
         def along(start, delta, k):
-            return add(start, multiply(number(k), delta))
+            return start + product(number(k), delta)
 
     else:
 

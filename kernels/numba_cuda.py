@@ -40,7 +40,6 @@ __all__ = [
     "fits",
     "intrinsic",
     "is_compiling",
-    "libdevice",
     "python_function",
     "simulate",
     "types",
@@ -119,14 +118,13 @@ try:
         from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray, FakeWithinKernelCUDAArray
         from numba.cuda.simulator.kernel import BlockThread, FakeCUDAKernel
 
-        intrinsic = libdevice = None
+        intrinsic = None
         _their_call = FakeCUDAKernel.__call__
     else:
         from cuda.core import Device as _CoreDevice
         from cuda.core import LaunchConfig as _LaunchConfig
         from numba.cuda import compiler as _compiler
         from numba.cuda import dispatcher as _dispatcher
-        from numba.cuda import libdevice
         from numba.cuda.args import ArgHint
         from numba.cuda.cudadrv import driver as _driver
         from numba.cuda.extending import intrinsic

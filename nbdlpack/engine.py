@@ -445,7 +445,8 @@ def reduce(
         with storage.overwriting(out) as target:
             device.reduce(name, x, target, axes, options)
     elif isinstance(out, np.ndarray):
-        _arriving(device, (), () if device.hosted else (out,))
+        if not device.hosted:
+            _arriving(device, (), (out,))
         device.reduce(name, x, out, axes, options)
     else:
         msg = f"out is of type {type(out).__name__}, but must be an array"

@@ -129,13 +129,7 @@ class Protocols(View):
         if self.device is not devices.host:
             msg = f"NumPy's array interface is for host memory, and the array is on {self.device}: move it to the cpu"
             raise AttributeError(msg)
-        return {
-            "version": 3,
-            "shape": self.shape,
-            "typestr": dtype.str,
-            "strides": None if self._contiguous & 1 else self.strides,
-            "data": (self._address(), bool(self._flags)),
-        }
+        return self._interface()
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -147,13 +141,16 @@ class Protocols(View):
             msg = f"the CUDA array interface has no word for {dtype}: exchange it by DLPack"
             raise AttributeError(msg)
         # From here on the current stream waits for what was begun elsewhere, so that is the one to name.
+        return {**self._interface(), "stream": device.consumer_stream()}
+
+    def _interface(self) -> dict[str, Any]:
+        """Return what both interfaces say: the bare address, and what is there."""
         return {
             "version": 3,
             "shape": self.shape,
-            "typestr": dtype.str,
+            "typestr": self.dtype.str,
             "strides": None if self._contiguous & 1 else self.strides,
             "data": (self._address(), bool(self._flags)),
-            "stream": device.consumer_stream(),
         }
 
     @property

@@ -261,8 +261,6 @@ class Shaped(View):
         """
         target, source = devices.named(device), devices.of(self)
         streamed = target if target.streamed else source
-        if stream is None:
-            return storage.to_device(self, type(self), target, "to_device() was called")
         with streamed.working_on(stream):
             return storage.to_device(self, type(self), target, "to_device() was called")
 

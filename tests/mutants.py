@@ -3,8 +3,8 @@
     python tests/mutants.py [--rule NUMBER] [--list]
 
 Each row of `MUTANTS` names a rule of memory (see tests/memory/test_rules.py; others are named in words), a file, a text
-that stands in it exactly once, what to put in its place, and a test.  The library is copied to a temporary folder and
-patched there.  First the tests are run unpatched, and must pass.
+that stands in it exactly once, what to put in its place, and a test.  The library is copied to temporary folders, one
+for each core, and patched there.  First the tests are run unpatched, and must pass.
 
 Exit status 0 if every mutant was found by its test, 1 if one was not, 2 if a row does not fit the library any more.
 """
@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -565,7 +568,7 @@ MUTANTS = (
     Mutant(
         "release",
         CUDA_STREAMS,
-        "        if self._owned and self._number != LEGACY:\n            gpu.handles",
+        "        if self._owned and self._number != LEGACY_STREAM:\n            gpu.handles",
         "        if 0:\n            gpu.handles",
         "cuda/test_streams.py -k ends_with_its_last",
     ),
@@ -614,7 +617,7 @@ MUTANTS = (
     Mutant(
         "export",
         CUDA,
-        "_LEGACY if stream is None else stream)\n                self",
+        "LEGACY_STREAM if stream is None else stream)\n                self",
         "streams.current(gpu).handle)\n                self",
         "cuda/test_dlpack.py -k export_is_ready and (lazy or reverse)",
     ),
@@ -859,6 +862,31 @@ def verdict(status: int) -> str:
     return f"ERROR: pytest ended with status {status}"
 
 
+def unpatched(copies: queue.SimpleQueue[Path], test: str) -> tuple[int, str]:
+    """Run a test in one of the copies of the library."""
+    folder = copies.get()
+    try:
+        return run(folder, test)
+    finally:
+        copies.put(folder)
+
+
+def judged(copies: queue.SimpleQueue[Path], mutant: Mutant) -> tuple[str, str, float]:
+    """Break one of the copies of the library; return what becomes of it, the test's output, and how long it took."""
+    folder, start = copies.get(), time.monotonic()
+    file = folder / mutant.file
+    original = file.read_text()
+    file.write_text(patched(mutant, folder))
+    outcome, output, tries = "NOT FOUND", "", 0
+    while outcome == "NOT FOUND" and tries < TRIES:
+        status, output = run(folder, mutant.test)
+        outcome, tries = verdict(status), tries + 1
+    file.write_text(original)
+    copies.put(folder)
+    found_late = outcome != "NOT FOUND" and tries > 1
+    return f"{outcome}, at try {tries}" if found_late else outcome, output, time.monotonic() - start
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rule", help="only the mutants of this rule")
@@ -869,7 +897,8 @@ def main(arguments: list[str]) -> int:
         print(f"no mutant is of rule {options.rule!r}")
         return 2
     try:
-        texts = {mutant: patched(mutant, ROOT) for mutant in chosen}
+        for mutant in chosen:
+            patched(mutant, ROOT)
     except ValueError as error:
         print(error)
         return 2
@@ -877,31 +906,30 @@ def main(arguments: list[str]) -> int:
         for m in chosen:
             print(f"{m.rule!s:14} {m.file:32} {m.text.strip().splitlines()[0][:60]}")
         return 0
-    with tempfile.TemporaryDirectory(prefix="nbdlpack-mutants-") as name:
-        folder = Path(name).resolve()
-        copy_to(folder)
+    with (
+        tempfile.TemporaryDirectory(prefix="nbdlpack-mutants-") as name,
+        ThreadPoolExecutor(os.cpu_count() or 1) as processes,
+    ):
+        copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for i in range(os.cpu_count() or 1):
+            folder = Path(name).resolve() / str(i)
+            copy_to(folder)
+            copies.put(folder)
         if not where_it_is(folder).is_relative_to(folder):
             print(f"the tests would import {where_it_is(folder)} in place of the copy in {folder}")
             return 2
-        for test in sorted({m.test for m in chosen}):
-            status, output = run(folder, test)
+        tests = sorted({m.test for m in chosen})
+        for test, (status, output) in zip(tests, processes.map(partial(unpatched, copies), tests), strict=True):
             if status:
                 print(f"{test}\nfails without a mutant:\n{output[-3000:]}")
+                processes.shutdown(cancel_futures=True)
                 return 2
         outcomes = []
-        for i, m in enumerate(chosen, 1):
-            file, start = folder / m.file, time.monotonic()
-            original = file.read_text()
-            file.write_text(texts[m])
-            outcome, output, tries = "NOT FOUND", "", 0
-            while outcome == "NOT FOUND" and tries < TRIES:
-                status, output = run(folder, m.test)
-                outcome, tries = verdict(status), tries + 1
-            file.write_text(original)
-            outcomes.append(f"{outcome}, at try {tries}" if outcome != "NOT FOUND" and tries > 1 else outcome)
-            seconds = time.monotonic() - start
-            print(f"[{i}/{len(chosen)}] rule {m.rule!s:14} {m.file:32} {outcomes[-1]}  ({seconds:.0f} s)", flush=True)
-            if not outcomes[-1].startswith("found"):
+        for m, (outcome, output, seconds) in zip(chosen, processes.map(partial(judged, copies), chosen), strict=True):
+            outcomes.append(outcome)
+            place = f"[{len(outcomes)}/{len(chosen)}] rule {m.rule!s:14} {m.file:32}"
+            print(f"{place} {outcome}  ({seconds:.0f} s)", flush=True)
+            if not outcome.startswith("found"):
                 print(f"    {m.text!r}\n -> {m.replacement!r}\n{output[-1500:]}")
     bad = sum(not each.startswith("found") for each in outcomes)
     print(f"{len(chosen) - bad} of {len(chosen)} mutants were found by their tests")

@@ -19,6 +19,7 @@ Operands are Views on this device, or Python and NumPy scalars and NumPy arrays.
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
@@ -270,7 +271,7 @@ class Kind(NamedTuple):
     name: str
     type: DLDeviceType
     find: Callable[[int], Device]
-    """Return the device of a number, or raise the DeviceError that says why it cannot be used."""
+    """Make the device of a number, or raise the DeviceError that says why it cannot be used."""
     several: bool = True
     """Whether devices of the kind are numbered in their names."""
 
@@ -278,8 +279,9 @@ class Kind(NamedTuple):
 kinds: Final[dict[str, Kind]] = {}
 numba_types: Final[dict[int, Any]] = {}
 """Numba's types of arrays that were arguments of kernels before, by `View._kind`."""
-_named: dict[str, Device] = {}
-_placed: dict[int, Device] = {}
+_named: Final[dict[str, Device]] = {}
+_placed: Final[dict[int, Device]] = {}
+_finding: Final = threading.RLock()
 
 
 def register(device: Device) -> None:
@@ -291,9 +293,12 @@ def register(device: Device) -> None:
 
 
 def _find(kind: Kind, number: int) -> Device:
-    device = kind.find(number)
-    if device.place not in _placed:
-        register(device)
+    with _finding:
+        device = _placed.get(kind.type | number << 8)
+        if device is None:
+            device = kind.find(number)
+            if device.place not in _placed:  # a device that another kind stands for, as the simulator's
+                register(device)
     return device
 
 

@@ -13,7 +13,7 @@ from nbdlpack.dlpack.enums import IS_COPIED, READ_ONLY, device_words
 from nbdlpack.dlpack.producer import checked_copy
 from nbdlpack.errors import ExchangeError
 from nbdlpack.native import View
-from nbdlpack.native.device_types import DLDeviceType
+from nbdlpack.native.device_types import LEGACY_STREAM, DLDeviceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from nbdlpack.devices import Device
 
 EXCHANGE_ATTRIBUTE: Final = "__dlpack_c_exchange_api__"
-LEGACY_STREAM: Final = 1
 
 
 def from_dlpack(x: object, /, **options: Any) -> Any:

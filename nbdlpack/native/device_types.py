@@ -1,8 +1,12 @@
-"""DLPack's numbers of the kinds of memory."""
+"""DLPack's numbers of the kinds of memory and of streams."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+LEGACY_STREAM: Final = 1
+"""The default stream of a CUDA context, with which all blocking streams are ordered."""
 
 
 class DLDeviceType(IntEnum):

@@ -64,6 +64,7 @@ from nbdlpack.native.abi import (
     words,
 )
 from nbdlpack.native.compiler import atomic_add, atomic_load, cold, compare_exchange, hot, inline, native, stack
+from nbdlpack.native.device_types import LEGACY_STREAM
 from nbdlpack.native.exports import call
 from nbdlpack.native.memory import (
     ADOPT,
@@ -113,7 +114,7 @@ DLPACK, IMPORT, REFUSE, REQUIRES_GRAD, IS_NEG, IS_CONJ = (
 )
 VERSION, VERSION_KEYWORD = constant((MAJOR, MINOR)), constant((sys.intern("max_version"),))
 COMPLEX = 5
-STREAMED, LEGACY_STREAM = 2, 1
+STREAMED = 2
 stream_getter = CFUNCTYPE(c_int, c_int, c_int, word)
 
 producers = immortal({})

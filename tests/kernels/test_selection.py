@@ -17,33 +17,12 @@ from tests import hostcuda
 from tests.arrays import LAYOUTS, values
 from tests.kernels import harness
 from tests.kernels.test_copies import WORDS, check, numbered
+from tests.test_indexing import ADVANCED
 
 LARGE = 300 if harness.SIMULATED else 100_000
 INDEX = [np.dtype(kind) for kind in "bhilBHIL"]
 
-KEYS = {
-    "list": [1, 0],
-    "index array": np.array([[0, 1], [1, 0]]),
-    "negative indices": np.array([-1, 0]),
-    "unsigned": np.array([1, 0], np.uint8),
-    "empty list": [],
-    "pair of arrays": (np.array([0, 1]), np.array([1, 0])),
-    "broadcast": (np.array([[0], [1]]), np.array([1, 0])),
-    "array and slice": (np.array([0, 1]), slice(None)),
-    "slice and array": (slice(None), np.array([1, 1, 0])),
-    "array and int": (np.array([0, 1]), 1),
-    "array, newaxis": (np.array([0, 1]), None),
-    "mask": np.array([True, False, True, True]),
-    "mask of all": np.arange(24).reshape(4, 6) % 3 == 0,
-    "mask and int": (np.array([True, False, False, True]), 1),
-    "true": True,
-    "false": False,
-    "numpy true": np.True_,
-    "list of bool": [True, False, False, True],
-    "ix": np.ix_([0, 1], [1, 0]),
-    "out of bounds": [99],
-    "wrong mask": np.array([True]),
-    "float array": np.array([1.0]),
+KEYS = ADVANCED | {
     "array, ellipsis, array": (np.array([0, 1]), ..., np.array([1, 0])),
     "int first": (0, np.array([1, 0])),
     "int last": (np.array([1, 0]), 0),

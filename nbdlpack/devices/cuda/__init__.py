@@ -12,7 +12,6 @@ Making, copying, slicing and exchanging arrays needs cuda.core alone; what needs
 
 from __future__ import annotations
 
-import threading
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from math import prod
@@ -25,7 +24,7 @@ from nbdlpack.devices.cuda import driver, memory, streams
 from nbdlpack.devices.cuda.driver import check
 from nbdlpack.devices.cuda.memory import Access
 from nbdlpack.devices.kernelled import Deferred, KernelDevice, take_part
-from nbdlpack.native.device_types import DLDeviceType
+from nbdlpack.native.device_types import LEGACY_STREAM, DLDeviceType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +45,6 @@ __all__ = ["CUDA", "Streamed", "device"]
 
 _compiling, _moving = Deferred(f"{__name__}.compiling"), Deferred("nbdlpack.devices.kernelled.moving")
 _OURS: Final = native.OWN | native.DEVICE
-_LEGACY: Final = streams.LEGACY
 
 
 class Streamed(base.Device):
@@ -133,7 +131,7 @@ class Streamed(base.Device):
             if stream == -1:
                 owner.exported = True
             else:
-                consumer = streams.of_handle(gpu, _LEGACY if stream is None else stream)
+                consumer = streams.of_handle(gpu, LEGACY_STREAM if stream is None else stream)
                 self.hand_out(owner, consumer, writing=not x._flags & native.READ_ONLY)
 
     def working_on(self, stream: Any) -> AbstractContextManager[object]:
@@ -217,7 +215,7 @@ class CUDA(Streamed, KernelDevice):
 
     def current(self) -> CUDA:
         error, number = driver.cu.cuCtxGetDevice()
-        return device(0 if error else int(number))
+        return base.numbered((self.dlpack_type, 0 if error else int(number)))  # type: ignore[return-value]
 
     argument = staticmethod(native.View._parameters)  # type: ignore[assignment]
 
@@ -243,17 +241,10 @@ def _is_registered(address: int) -> bool:
     return not driver.cu.cuPointerGetAttribute(kind, address)[0]
 
 
-_making: Final = threading.RLock()
-_devices: Final[dict[int, CUDA]] = {}
-
-
 def device(number: int) -> CUDA:
-    """Return the device of a number.  Raises DeviceError if it cannot be used here."""
-    with _making:
-        found = _devices.get(number)
-        if found is None:
-            found = _devices[number] = CUDA(number)
-            take_part()
+    """Make the device of a number.  Raises DeviceError if it cannot be used here."""
+    found = CUDA(number)
+    take_part()
     return found
 
 

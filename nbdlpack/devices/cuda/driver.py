@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GPU",
+    "NO_TIMING",
     "check",
     "count",
     "fail",
@@ -36,6 +37,7 @@ __all__ = [
     "is_forked",
     "is_gone",
     "missing",
+    "ordinal",
     "refuse",
     "refuse_capture",
     "start",
@@ -46,6 +48,8 @@ cu: Any = None
 """`cuda.bindings.driver`, once started."""
 core: Any = None
 """`cuda.core`, once started."""
+NO_TIMING: Final = 2
+"""The flag of events that say only whether something is done."""
 
 
 class _State:
@@ -252,6 +256,10 @@ class GPU:
     def __repr__(self) -> str:
         return f"GPU({self.index})"
 
+    def new_event(self) -> Any:
+        """Return an event without timing that nobody uses.  The context is current."""
+        return self.spare_events.pop() if self.spare_events else check(cu.cuEventCreate(NO_TIMING))
+
     def enter(self) -> bool:
         """Make the context the thread's current one; return whether it was not, so that `leave` is to follow."""
         if _state.forked:
@@ -309,12 +317,21 @@ def gpu(index: int) -> GPU:
         return _gpus[index]
 
 
+def ordinal(address: int) -> int | None:
+    """Return the number of the GPU that has the memory at an address, or None if the driver knows no such memory.
+
+    Some GPU is current: the driver wants to have one.
+    """
+    error, found = cu.cuPointerGetAttribute(cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+    return None if error or found < 0 else int(found)
+
+
 def owner_of(address: int) -> GPU:
     """Return the GPU that has the memory at an address.  Raises BufferError if the driver knows no such memory."""
     start()
-    with gpu(0).current():  # of any, but the driver wants to have one
-        error, found = cu.cuPointerGetAttribute(cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
-    if error or found < 0:
+    with gpu(0).current():
+        found = ordinal(address)
+    if found is None:
         msg = f"the address {address:#x} is not one of a GPU's memory, as far as the CUDA driver knows"
         raise BufferError(msg)
-    return gpu(int(found))
+    return gpu(found)

@@ -1,14 +1,13 @@
 """Host memory that GPUs reach: pinned, the device "cuda_host", and managed, "cuda_managed".
 
 What is computed on such arrays is computed by NumPy, at once.  Before the CPU reads or writes it waits for what GPUs
-have still to do with the memory; copies from and to a GPU are put into a stream, and do not wait.  User's kernels take
+have still to do with the memory; copies from and to a GPU are put into a stream, and do not wait.  Users' kernels take
 such arrays as they take those of a GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
 
 import numpy as np
@@ -220,14 +219,8 @@ def _can_share(index: int) -> bool:
 
 
 _KINDS: Final[dict[str, type[HostMemory]]] = {kind.kind: kind for kind in (Pinned, Managed)}
-_making: Final = threading.RLock()
-_devices: Final[dict[tuple[str, int], HostMemory]] = {}
 
 
 def device(name: str, number: int) -> HostMemory:
-    """Return the device of a kind's name and the number of its GPU.  Raises DeviceError if it cannot be used here."""
-    with _making:
-        found = _devices.get((name, number))
-        if found is None:
-            found = _devices[name, number] = _KINDS[name](number)
-    return found
+    """Make the device of a kind's name and the number of its GPU.  Raises DeviceError if it cannot be used here."""
+    return _KINDS[name](number)

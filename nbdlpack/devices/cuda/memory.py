@@ -346,10 +346,9 @@ def adopt(device: Streamed, address: int, keep: object) -> Memory:
     gpu = device.gpu
     drain(gpu, owners=True)
     if address:
-        name = driver.cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        error, index = driver.cu.cuPointerGetAttribute(name, address)
-        if error or index != gpu.index:
-            there = "memory that the driver does not know" if error else f"memory of cuda:{index}"
+        index = driver.ordinal(address)
+        if index != gpu.index:
+            there = "memory that the driver does not know" if index is None else f"memory of cuda:{index}"
             msg = f"the tensor is said to be on {device}, but its address {address:#x} is in {there}"
             raise BufferError(msg)
     return Memory(device, address, 0, keep)
@@ -389,7 +388,7 @@ class _Everything:
     def __init__(self, gpu: GPU) -> None:
         self._gpu, self._synchronized, self._done = gpu, gpu.synchronized, False
         self.event: Any = None
-        self.event = gpu.spare_events.pop() if gpu.spare_events else check(driver.cu.cuEventCreate(2))
+        self.event = gpu.new_event()
         try:
             error = driver.cu.cuCtxRecordEvent(gpu.context, self.event)[0]
         except (AttributeError, RuntimeError):  # drivers before 12.5 have no such function

@@ -24,6 +24,7 @@ from nbdlpack import devices, native
 from nbdlpack.devices.cuda import driver
 from nbdlpack.devices.cuda.driver import check
 from nbdlpack.errors import DeviceError
+from nbdlpack.native.device_types import LEGACY_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,12 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Event", "Stream", "create", "current", "given", "gpu_of", "legacy", "of_handle", "relaxed", "set_current"]
 
-LEGACY: Final = 1
-"""The handle of a context's default stream, with which all blocking streams are ordered."""
 PER_THREAD: Final = 2
 """The handle of a thread's own default stream."""
 _NON_BLOCKING: Final = 1
-_NO_TIMING: Final = 2
 
 _ordering: Final = threading.RLock()
 """Held while the events of streams are recorded and looked at; nothing is waited for meanwhile."""
@@ -249,11 +247,11 @@ class Stream:
         # No call to the driver: it may be any thread, and any time.
         gpu = self._gpu
         gpu.spare_events.extend([event for event in (self._edge, self._mark, self._captured[1]) if event is not None])
-        if self._owned and self._number != LEGACY:
+        if self._owned and self._number != LEGACY_STREAM:
             gpu.handles.append(("cuStreamDestroy", self._handle))
 
     def __repr__(self) -> str:
-        name = {LEGACY: "the default stream", PER_THREAD: "a thread's default stream"}.get(self._number)
+        name = {LEGACY_STREAM: "the default stream", PER_THREAD: "a thread's default stream"}.get(self._number)
         return f"<Stream of {self.device}: {name or hex(self._number)}>"
 
     def __reduce__(self) -> Any:
@@ -501,14 +499,14 @@ class Stream:
 
         The default stream cannot be captured, and to ask it breaks the captures of others.
         """
-        if self._number == LEGACY or not check(driver.cu.cuStreamIsCapturing(self._handle)):
+        if self._number == LEGACY_STREAM or not check(driver.cu.cuStreamIsCapturing(self._handle)):
             return 0
         result = driver.cu.cuStreamGetCaptureInfo(self._handle)
         return int(result[2]) if not result[0] and result[1] == _ACTIVE else -1
 
     def _refuse_capture(self, why: str) -> None:
         """Raise RuntimeError if the stream is being captured.  The GPU is current."""
-        if self._number != LEGACY and self._capture():
+        if self._number != LEGACY_STREAM and self._capture():
             driver.refuse_capture(why)
 
     def _complete(self, n: int) -> None:
@@ -541,7 +539,7 @@ class Stream:
         gpu = self._gpu
         with gpu.current():
             if event is None:
-                event = gpu.spare_events.pop() if gpu.spare_events else check(driver.cu.cuEventCreate(_NO_TIMING))
+                event = gpu.new_event()
             check(driver.cu.cuEventRecord(event, self._handle))
         return event
 
@@ -678,19 +676,19 @@ def legacy(gpu: GPU) -> Stream:
     """Return the default stream of a GPU."""
     with gpu.current(), _ordering:
         if gpu.default is None:
-            gpu.default = _make(gpu, driver.cu.CUstream(LEGACY), owned=True)
+            gpu.default = _make(gpu, driver.cu.CUstream(LEGACY_STREAM), owned=True)
         return gpu.default
 
 
 def is_captured(gpu: GPU) -> bool:
     """Return whether a stream of ours is being captured, in any thread.  The GPU is current."""
-    return any(s._owned and s._number != LEGACY and s._capture() for s in list(gpu.streams.values()))
+    return any(s._owned and s._number != LEGACY_STREAM and s._capture() for s in list(gpu.streams.values()))
 
 
 def of_handle(gpu: GPU, handle: int) -> Stream:
     """Return the stream of a handle that is alive.  The GPU is current, and the stream's own."""
     default = gpu.default or legacy(gpu)
-    if handle == LEGACY:
+    if handle == LEGACY_STREAM:
         return default
     number = check(driver.cu.cuStreamGetId(handle))
     with _ordering:
@@ -843,7 +841,7 @@ class Event:
             raise ValueError(msg)
         with gpu.current():
             if self._gpu is None:
-                self._handle = check(driver.cu.cuEventCreate(0 if self._timing else _NO_TIMING))
+                self._handle = check(driver.cu.cuEventCreate(0 if self._timing else driver.NO_TIMING))
                 self._gpu = gpu
             n = 0 if found._capture() else found._submitted
             check(driver.cu.cuEventRecord(self._handle, found._handle))

@@ -226,20 +226,19 @@ def _launch(device: KernelDevice, plan: Plan, out: View, arrays: list[View | Non
             n = out.size
             device.launch(plan.kernel, -(-n // plan.elements), *addresses, n, *plan.steps, *values)
             return True
-    if 0 in misaligned:
+        if not misaligned and not any(moving.overlap(device, out, x) and not _is_same(device, out, x) for x in views):
+            shape = out.shape
+            operands = [
+                Operand(0, (0,) * len(shape)) if x is None else moving.operand(device, x, shape) for x in several
+            ]
+            visit = moving.visited(shape, operands)
+            moving.launch(device, lambda form: elementwise_kernel(plan.name, plan.loop, form), visit, *values)
+            return True
+    if not misaligned or 0 in misaligned:
         return False
-    if misaligned:
-        for i in misaligned:
-            arrays[i - 1] = moving.compact(device, several[i])
-        return _launch(device, plan, out, arrays, values)
-    if any(moving.overlap(device, out, x) and not _is_same(device, out, x) for x in views):
-        return False
-    shape = out.shape
-    with device.accessing(views, (out,)):
-        operands = [Operand(0, (0,) * len(shape)) if x is None else moving.operand(device, x, shape) for x in several]
-        visit = moving.visited(shape, operands)
-        moving.launch(device, lambda form: elementwise_kernel(plan.name, plan.loop, form), visit, *values)
-    return True
+    for i in misaligned:
+        arrays[i - 1] = moving.compact(device, several[i])
+    return _launch(device, plan, out, arrays, values)
 
 
 def _are_simple(arrays: list[Any], addresses: list[int], steps: tuple[int, ...]) -> bool:

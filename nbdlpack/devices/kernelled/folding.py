@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nbdlpack import layout
 from nbdlpack.devices.base import SEARCHING
+from nbdlpack.devices.kernelled.moving import is_aligned
 from nbdlpack.kernels import reductions
-from nbdlpack.kernels.access import ACCESS
 from nbdlpack.kernels.reductions import DEVIATION, TEAM, TEAM_BITS
 from nbdlpack.native import View
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nbdlpack.devices.kernelled import KernelDevice
     from nbdlpack.layout import Shape, Steps
 
-__all__ = ["fold", "is_aligned"]
+__all__ = ["fold"]
 
 ALONE: Final = 32
 """How many elements one thread reduces alone, rather than several together."""
@@ -104,11 +104,6 @@ def copied(device: KernelDevice, x: View, axes: Sequence[int]) -> View:
 def pick(values: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
     """Return the items for axes."""
     return tuple([values[axis] for axis in axes])
-
-
-def is_aligned(device: KernelDevice, x: View) -> bool:
-    """Return whether all elements are where kernels can load them; strides are whole elements."""
-    return device.address(x) % ACCESS[x.dtype].alignment == 0
 
 
 # -- plans

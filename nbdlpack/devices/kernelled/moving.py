@@ -396,10 +396,9 @@ def _cast(device: KernelDevice, target: View, source: View) -> None:
             "Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning, stacklevel=1
         )
     given, wanted = _simplified(source.dtype, target.dtype)
-    access = copies.ACCESS[given], copies.ACCESS[wanted]
-    if given != wanted and not _is_aligned(device, source, access[0].alignment):
+    if given != wanted and not is_aligned(device, source):
         source = compact(device, source)
-    if overlap(device, target, source) or (given != wanted and not _is_aligned(device, target, access[1].alignment)):
+    if overlap(device, target, source) or (given != wanted and not is_aligned(device, target)):
         between = device.empty(View, source.shape, target.dtype)
         _cast_apart(device, between, source, given, wanted)
         _copy(device, target, between)
@@ -433,9 +432,9 @@ def _simplified(source: np.dtype[Any], target: np.dtype[Any]) -> tuple[np.dtype[
     return source, target
 
 
-def _is_aligned(device: KernelDevice, x: View, alignment: int) -> bool:
-    """Return whether all elements are where a kernel can load them; strides are whole elements."""
-    return device.address(x) % alignment == 0
+def is_aligned(device: KernelDevice, x: View) -> bool:
+    """Return whether all elements are where kernels can load them; strides are whole elements."""
+    return bool(device.address(x) % kernels().ACCESS[x.dtype].alignment == 0)
 
 
 # -- the host

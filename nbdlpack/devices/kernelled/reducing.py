@@ -17,7 +17,7 @@ import numpy as np
 from nbdlpack import dtypes, layout
 from nbdlpack.devices.base import NARROW, REDUCTIONS, SEARCHING
 from nbdlpack.devices.kernelled import hosted, moving
-from nbdlpack.devices.kernelled.folding import fold, is_aligned
+from nbdlpack.devices.kernelled.folding import fold
 from nbdlpack.kernels.access import ACCESS, COMPUTED_IN
 from nbdlpack.kernels.reductions import DEVIATION, VARIANTS, distance, wide
 from nbdlpack.native import View
@@ -311,7 +311,7 @@ def is_target(task: Task, dtype: DType) -> bool:
     return (
         out.dtype == dtype
         and bool(out._contiguous & 1)
-        and is_aligned(device, out)
+        and moving.is_aligned(device, out)
         and not moving.overlap(device, out, task.x)
     )
 
