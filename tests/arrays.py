@@ -88,3 +88,10 @@ def same_outcome(ours: Callable[[], Any], numpys: Callable[[], Any]) -> None:
         raise found
     else:
         assert_same(found, expected)
+
+
+class Thing:
+    """An object that is nothing in particular, of a name that is the same in each process."""
+
+    def __repr__(self) -> str:
+        return "thing"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
-from tests.arrays import DTYPES, LAYOUTS, assert_same, bits, pair, same_outcome, values
+from tests.arrays import DTYPES, LAYOUTS, Thing, assert_same, bits, pair, same_outcome, values
 
 SHAPES = [(), 0, 3, (2, 3), [2, 0, 3], np.int64(2), (np.int8(2), 1)]
 
@@ -130,7 +130,7 @@ def test_of_numbers(data):
         nd.asarray(data, copy=False) if not isinstance(data, range) else nd.asarray([0], copy=False)
 
 
-@pytest.mark.parametrize("data", [[[1], [1, 2]], "text", ["a"], None, object(), {1: 2}, [None]], ids=repr)
+@pytest.mark.parametrize("data", [[[1], [1, 2]], "text", ["a"], None, Thing(), {1: 2}, [None]], ids=repr)
 def test_what_makes_no_array(data):
     with pytest.raises((TypeError, ValueError)):
         nd.asarray(data)

@@ -232,6 +232,7 @@ def test_wrong(): assert 1 == 2, "words"
         *[one for one in suite.options() if one not in ("-n", str(suite.PROCESSES))],
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT), gpu.RESULTS: str(tmp_path / "results.jsonl")}
+    environment.pop("PYTEST_XDIST_WORKER", None)  # this process is not one of the main one's
     subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
     found = {line["check"]: line for line in gpu_check.read(tmp_path / "results.jsonl")}
     assert found["tests"]["detail"] == "1 failed, 1 skipped"

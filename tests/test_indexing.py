@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import nbdlpack as nd
-from tests.arrays import DTYPES, LAYOUTS, assert_same, bits, pair, same_outcome, values
+from tests.arrays import DTYPES, LAYOUTS, Thing, assert_same, bits, pair, same_outcome, values
 
 BASIC = {
     "int": 1,
@@ -284,7 +284,7 @@ def test_a_slice_with_arrays_for_bounds():
 
 
 OUT_OF_RANGE = [300, -1, [1, 300], [1, -1], range(299, 301), float("nan"), [float("inf"), 1], 1j, [1, 1j]]
-NO_NUMBERS = ["a", ["1", "b"], {}, None, object()]
+NO_NUMBERS = ["a", ["1", "b"], {}, None, Thing()]
 
 
 @pytest.mark.parametrize("value", OUT_OF_RANGE + NO_NUMBERS, ids=repr)

@@ -13,7 +13,7 @@ import pytest
 
 import nbdlpack as nd
 from nbdlpack import ufuncs
-from tests.arrays import DTYPES, EXTENDED, LAYOUTS, NUMPY_DTYPES, assert_same, bits, pair, same_outcome, values
+from tests.arrays import DTYPES, EXTENDED, LAYOUTS, NUMPY_DTYPES, Thing, assert_same, bits, pair, same_outcome, values
 
 BINARY = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
@@ -190,7 +190,7 @@ def test_sequences_are_operands():
     assert_same((1, 2, 3) - x, (1, 2, 3) - np.arange(3))
 
 
-@pytest.mark.parametrize("other", [None, "text", object(), {}, {1}], ids=repr)
+@pytest.mark.parametrize("other", [None, "text", Thing(), {}, {1}], ids=repr)
 def test_unknown_types_are_refused(other):
     x = nd.arange(3)
     for op in (operator.add, operator.mul, operator.lt, operator.matmul, operator.iadd):

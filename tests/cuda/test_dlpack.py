@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
+from tests.arrays import Thing
 from tests.cuda.tools import busy, check, copy_to_host, device_memory, on_device, waits
 from tests.dlpack.producers import (
     IS_COPIED,
@@ -105,7 +106,7 @@ def test_streams_that_there_are_not(stream):
             x.__dlpack__(stream=stream, **options)
 
 
-@pytest.mark.parametrize("stream", [True, "1", 1.0, object()], ids=str)
+@pytest.mark.parametrize("stream", [True, "1", 1.0, Thing()], ids=str)
 def test_what_is_no_stream(stream):
     with pytest.raises(TypeError, match="stream must be None or an integer"):
         nd.zeros(3, device="cuda").__dlpack__(stream=stream)

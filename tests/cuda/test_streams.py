@@ -16,6 +16,7 @@ import pytest
 
 import nbdlpack as nd
 from nbdlpack.devices.cuda import streams
+from tests.arrays import Thing
 from tests.cuda.tools import check, copy_to_host, device_memory, on_device, waits
 from tests.dlpack.producers import DLPackExchangeAPI, Producer, _pointer, peek
 
@@ -185,7 +186,7 @@ class TestObjects:
                 check(cu.cuStreamDestroy(handle))
                 check(cu.cuCtxDestroy(context))
 
-    @pytest.mark.parametrize("value", [None, 3, "s", object()], ids=str)
+    @pytest.mark.parametrize("value", [None, 3, "s", Thing()], ids=str)
     def test_what_is_no_stream(self, value):
         with pytest.raises(TypeError, match="__cuda_stream__"):
             nd.Stream.wrap(value)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
+from tests.arrays import Thing
 from tests.dlpack.producers import (
     IS_COPIED,
     READ_ONLY,
@@ -114,7 +115,7 @@ def test_from_py_makes_a_shared_array_sole_owner():
     delete(t)
 
 
-@pytest.mark.parametrize("x", [object(), 3, None, np.zeros(3), nd.ndarray], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("x", [Thing(), 3, None, np.zeros(3), nd.ndarray], ids=lambda x: type(x).__name__)
 def test_from_py_of_something_else(x):
     # dlpack.h: -1 and an exception; here TypeError, as cuda.core has it
     out = c_void_p(1)
@@ -484,7 +485,9 @@ def test_a_table_without_the_function():
 
 
 @pytest.mark.parametrize(
-    "value", [None, 1234, 0, object(), property(lambda self: None), new_capsule(c_string("x"), "other_name")], ids=str
+    "value",
+    [None, 1234, 0, Thing(), property(lambda self: None), new_capsule(c_string("x"), "other_name")],
+    ids=["None", "1234", "0", "thing", "property", "capsule"],
 )
 def test_what_is_no_table(value):
     # tvm-ffi raises ValueError for these; the old spelling was an int

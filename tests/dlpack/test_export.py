@@ -15,6 +15,7 @@ import pytest
 
 import nbdlpack as nd
 from nbdlpack import dtypes
+from tests.arrays import Thing
 from tests.dlpack.producers import (
     IS_COPIED,
     READ_ONLY,
@@ -301,7 +302,7 @@ def test_streams_that_the_cpu_does_not_have(stream):
         nd.zeros(3).__dlpack__(stream=stream)
 
 
-@pytest.mark.parametrize("stream", [object(), 1.0, -1.0, True, False, "1", np.True_], ids=str)
+@pytest.mark.parametrize("stream", [Thing(), 1.0, -1.0, True, False, "1", np.True_], ids=str)
 def test_what_is_no_stream(stream):
     # torch test_dlpack_tensor_invalid_stream; cupy#5970
     with pytest.raises(TypeError, match="stream"):
@@ -345,7 +346,7 @@ def test_copy(versioned):
         assert (c.data, c.flags) == (x._state()[0], 0 if versioned else None)
 
 
-@pytest.mark.parametrize("copy", ["yes", 2, 0, 1, 1.0, object()], ids=str)
+@pytest.mark.parametrize("copy", ["yes", 2, 0, 1, 1.0, Thing()], ids=str)
 def test_what_is_no_copy(copy):
     # numpy test_dunder_dlpack_copy.  Decided: no numbers, as 1 and 0 for True and False are more often a mistake.
     with pytest.raises(TypeError, match="copy"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
+from tests.arrays import Thing
 from tests.dlpack.producers import (
     IS_COPIED,
     READ_ONLY,
@@ -146,7 +147,7 @@ def test_negative_strides():
         assert inspect(nd.arange(3)[::-1]).strides == (-1,)
 
 
-@pytest.mark.parametrize("x", [3, [1], object(), None], ids=repr)
+@pytest.mark.parametrize("x", [3, [1], Thing(), None], ids=repr)
 def test_what_speaks_no_dlpack(x):
     with pytest.raises(AttributeError, match="__dlpack__"):
         inspect(x)

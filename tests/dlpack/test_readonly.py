@@ -11,6 +11,7 @@ import pytest
 
 import nbdlpack as nd
 from nbdlpack.errors import ExportOnlyError
+from tests.arrays import Thing
 from tests.dlpack.producers import (
     ANY_AGE,
     IS_COPIED,
@@ -280,7 +281,7 @@ def test_what_it_does():
         memoryview(w)
 
 
-@pytest.mark.parametrize("x", [[1, 2], 3, object(), None], ids=repr)
+@pytest.mark.parametrize("x", [[1, 2], 3, Thing(), None], ids=repr)
 def test_what_cannot_be_wrapped(x):
     # torch: AttributeError
     with pytest.raises(AttributeError, match="__dlpack__"):

@@ -68,9 +68,9 @@ def note_compiled(texts: list[str]) -> None:
     _compiled[hashlib.sha256(nameless.encode()).hexdigest()] += 1
 
 
-def compiled() -> tuple[int, int]:
-    """Return how many kernels Numba has compiled in this process, and how many of them were different."""
-    return _compiled.total(), len(_compiled)
+def compiled() -> dict[str, int]:
+    """Return how often Numba has compiled each kernel in this process, by a digest of its code."""
+    return dict(_compiled)
 
 
 def _tally(which: int) -> dict[str, int]:

@@ -18,6 +18,7 @@ import contextlib
 import gc
 import os
 import sys
+from collections import Counter
 
 import pytest
 
@@ -35,6 +36,7 @@ settling = []
 _kept = dict.fromkeys(KINDS, 0)
 _failed = pytest.StashKey[bool]()
 _missing = [""]
+_compiled: Counter[str] = Counter()
 
 
 def activate(config: pytest.Config) -> None:
@@ -46,6 +48,8 @@ def activate(config: pytest.Config) -> None:
         _missing[0] = str(reason)
     if not config.pluginmanager.is_registered(sys.modules[__name__]):
         config.pluginmanager.register(sys.modules[__name__], "hostcuda")
+        if config.pluginmanager.hasplugin("xdist"):
+            config.pluginmanager.register(_Workers, "hostcuda of other processes")
     for line in (
         "hostcuda_modes(*modes): run the test in each of these modes of hostcuda",
         f"hostcuda_nocheck(*kinds): leave these unchecked, or all, of {', '.join(KINDS)}",
@@ -53,11 +57,28 @@ def activate(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
 
 
+class _Workers:
+    """The processes in which pytest-xdist, where it is used, has the tests run."""
+
+    @staticmethod
+    def pytest_testnodedown(node, error) -> None:
+        """Add the kernels that a process has compiled, which it gave to `workeroutput`."""
+        _compiled.update(getattr(node, "workeroutput", {}).get("hostcuda", {}))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let the main process know of the kernels that this one has compiled."""
+    _compiled.update(tests.hostcuda.compiled())
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["hostcuda"] = dict(_compiled)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how many kernels were compiled, which is where the time goes."""
-    total, different = tests.hostcuda.compiled()
-    if total:
-        terminalreporter.write_line(f"hostcuda: Numba compiled {total} kernels, {different} different ones")
+    if _compiled:
+        line = f"hostcuda: Numba compiled {_compiled.total()} kernels, {len(_compiled)} different ones"
+        terminalreporter.write_line(line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
