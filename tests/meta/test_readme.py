@@ -63,7 +63,7 @@ def test_the_readme_has_exactly_two_commands():
         assert f"```sh\n{command}\n```" in README
         assert command.startswith("python3 -m venv .venv && .venv/bin/pip install ")
     assert commands[0].endswith(" .venv/bin/python -m nbdlpack")
-    assert commands[1].endswith(" .venv/bin/python -m pytest -n auto --dist worksteal")
+    assert commands[1].endswith(" .venv/bin/python -m pytest -n auto --dist loadfile")
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
