@@ -308,7 +308,7 @@ def enlist(block: Block):
         table = realloc(w.table, 16 * w.room + 512)
         if table:
             w.table, w.room = table, 2 * w.room + 64
-    if w.n < w.room:
+    if block.size and w.n < w.room:  # nothing that comes in is told by an address without bytes, which many share
         i = find(block.address)
         memmove(w.table + 8 * i + 8, w.table + 8 * i, 8 * (w.n - i))
         w.table[i] = block
@@ -322,6 +322,8 @@ def delist(block: Block):
     w = World(WORLD)
     lock(w.lock)
     i = find(block.address)
+    while w.table[i - 1] != block:  # others have come in from the same address
+        i -= 1
     memmove(w.table + 8 * i - 8, w.table + 8 * i, 8 * (w.n - i))
     w.n -= 1
     unlock(w.lock)

@@ -16,7 +16,10 @@ import pytest
 
 import nbdlpack as nd
 from nbdlpack import native
+from nbdlpack.conformance.header import IS_COPIED
+from nbdlpack.conformance.producers import Tensor
 from nbdlpack.dlpack import ReadOnlyTensorWrapper
+from nbdlpack.native import memory
 from tests.memory.native_threads import Mutex, Thread, threads
 from tests.memory.tools import (
     LEGACY,
@@ -46,6 +49,40 @@ def leaks(n: int, timeout: float) -> dict[str, Any]:
     found = report(program, n, timeout=timeout, NBDLPACK_COUNT_BLOCKS="1")
     assert len(found) > 60
     return {name: outcome for name, outcome in found.items() if outcome["changed"] or outcome["rss"] > LEAK}
+
+
+def exported_blocks() -> list[int]:
+    """Return the table of exported blocks, by which memory is recognised when it comes home."""
+    return native.world.table[: native.world.n]
+
+
+def block_of(x: Any) -> int:
+    return memory.Storage.from_address(state(x).storage).lease.contents.block
+
+
+def test_exported_blocks_at_one_address_are_told_apart():
+    """As copies are that come in from one place; whichever ends, the others stay in the table, and it does not."""
+    before = exported_blocks()
+    tensor = Tensor(np.arange(4.0), flags=IS_COPIED)
+    arrays = [nd.from_dlpack(tensor.capsule()) for _ in range(6)]
+    exports = [x.__dlpack__() for x in arrays]
+    for i in (0, 0, 2, 1, 1, 0):
+        left = [block_of(x) for x in arrays]
+        assert sorted(left) == sorted(set(exported_blocks()) - set(before))
+        del arrays[i], exports[i]
+    assert exported_blocks() == before
+    tensor.drop()
+    assert tensor.deleted == 6
+
+
+def test_memory_without_bytes_is_recognised_by_no_address(device):
+    """On GPUs all of it is at the address 0."""
+    before = exported_blocks()
+    arrays = [nd.empty(0, device=device) for _ in range(3)]
+    exports = [x.__dlpack__() for x in arrays]
+    assert exported_blocks() == before
+    del arrays, exports
+    assert exported_blocks() == before
 
 
 def test_loops_leave_no_trace():
