@@ -12,6 +12,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
@@ -52,12 +53,13 @@ def rows(request):
         pytest.skip(missing())
     some = ["--sample", "--sm", "90"] if request.param == "sample" else []
     command = [sys.executable, "-m", "tests.kernels.matrix", *some]
-    running = [
-        subprocess.Popen([*command, "--part", f"{i}/{PROCESSES}"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        for i in range(PROCESSES)
-    ]
-    lines = [line for process in running for line in process.communicate()[0].splitlines()]
-    assert not any(process.returncode for process in running)
+
+    def part(i):  # each is read at once, or the others would wait for it with their pipes full
+        words = [*command, "--part", f"{i}/{PROCESSES}"]
+        return subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+
+    with ThreadPoolExecutor(PROCESSES) as threads:
+        lines = [line for lines in threads.map(part, range(PROCESSES)) for line in lines]
     return [matrix.Row(**json.loads(line)) for line in lines]
 
 
