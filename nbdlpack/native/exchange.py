@@ -215,7 +215,7 @@ def refuse_prototype(context: word, set_error: error_setter, kind: word, message
     return -1
 
 
-@cold(0)
+@native
 def allocate_there(kind: c_int64, number: c_int64, size: c_int64) -> word:
     """Return a block of a device's memory, for the allocator, which may be called without the GIL."""
     state, like = PyGILState_Ensure(), stack(Block)
