@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING
-
-from nbdlpack import demo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
-COMMANDS = {"demo": demo}
-"""What can be asked for: modules with a docstring, `add_arguments(parser)` and `run(options)`."""
+COMMANDS = {
+    "demo": ("nbdlpack.demo", "show what the library does"),
+    "inspect": ("nbdlpack.dlpack.command", "show what an object exports by DLPack"),
+    "conformance": ("nbdlpack.conformance.command", "check what libraries make of DLPack"),
+}
+"""What can be asked for: modules with a docstring, `add_arguments(parser)` and `run(options)`, and what they are for.
+
+None but the one that is asked for is imported.
+"""
 
 DEFAULT = "demo"
 
@@ -38,12 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked.insert(0, DEFAULT)
     parser = argparse.ArgumentParser(prog="python -m nbdlpack", description=f"Without a command: {DEFAULT}.")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="command", required=True)
-    for name, module in COMMANDS.items():
-        purpose = (module.__doc__ or "").partition("\n")[0]  # there is no docstring under -OO
-        module.add_arguments(commands.add_parser(name, help=purpose, description=purpose))
+    for name, (module, purpose) in COMMANDS.items():
+        named = commands.add_parser(name, help=purpose, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if name == asked[0]:
+            command = importlib.import_module(module)
+            named.description = command.__doc__
+            named.set_defaults(run=command.run)
+            command.add_arguments(named)
     options = parser.parse_args(asked)
     try:
-        status: int = COMMANDS[options.command].run(options)
+        status: int = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import queue
+import runpy
 import shutil
 import subprocess
 import sys
@@ -186,6 +187,14 @@ MUTANTS = (
         RULES + "TestRule09",
     ),
     # 10. our own memory comes home
+    Mutant(10, MEMORY, "while w.table[i - 1] != block:", "while 0:", "memory/test_lifetime.py -k one_address"),
+    Mutant(
+        10,
+        MEMORY,
+        "    if block.size and w.n < w.room:",
+        "    if w.n < w.room:",
+        "memory/test_lifetime.py -k no_address",
+    ),
     Mutant(
         10,
         IMPORTS,
@@ -796,6 +805,17 @@ MUTANTS = (
         "        set_current(gpu, self)\n",
         "cuda/test_streams.py -k TestCurrent",
     ),
+    # each check of nbdlpack.conformance, by a library made for that: tests/conformance/test_broken.py is quicker
+    *[
+        Mutant(
+            "conformance",
+            f"tests/conformance/{row.file}",
+            row.text,
+            row.replacement,
+            f"conformance/test_checks.py -k {row.variant}-{row.check}",
+        )
+        for row in runpy.run_path(str(ROOT / "tests/conformance/broken.py"))["ROWS"]
+    ],
 )
 
 
@@ -918,7 +938,8 @@ def main(arguments: list[str]) -> int:
         if not where_it_is(folder).is_relative_to(folder):
             print(f"the tests would import {where_it_is(folder)} in place of the copy in {folder}")
             return 2
-        tests = sorted({m.test for m in chosen})
+        # Of the checks, which have a test each, all at once.
+        tests = sorted({m.test.partition(" -k ")[0] if m.rule == "conformance" else m.test for m in chosen})
         for test, (status, output) in zip(tests, processes.map(partial(unpatched, copies), tests), strict=True):
             if status:
                 print(f"{test}\nfails without a mutant:\n{output[-3000:]}")

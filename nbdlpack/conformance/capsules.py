@@ -37,6 +37,7 @@ _set_name = PYFUNCTYPE(c_int, py_object, c_void_p)(("PyCapsule_SetName", pythona
 _deleter = CFUNCTYPE(None, c_void_p)  # lets go of the GIL while it runs, as C++ consumers do
 
 _strings: Final[dict[str, ctypes.Array[ctypes.c_char]]] = {}
+pythonapi.Py_IncRef(py_object(_strings))  # so that they are there when the last capsules die
 
 
 def c_string(text: str) -> int:

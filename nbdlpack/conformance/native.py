@@ -1,4 +1,4 @@
-"""The machine code of the test producers: deleters that count, capsules' destructors, and an exchange table's export.
+"""The machine code of the test producers: deleters that count, capsules' destructors, and exchange tables' functions.
 
 Deleters are called on any thread, without the GIL, and after the interpreter has gone; no Python function can be.
 """
@@ -6,7 +6,7 @@ Deleters are called on any thread, without the GIL, and after the interpreter ha
 from __future__ import annotations
 
 import sys
-from ctypes import Structure, c_int, c_int64, c_size_t
+from ctypes import CFUNCTYPE, Structure, c_int, c_int32, c_int64, c_size_t
 from ctypes import c_void_p as word
 
 from nbdlpack.conformance.header import DLManagedTensor, DLManagedTensorVersioned
@@ -15,6 +15,7 @@ from nbdlpack.native.abi import (
     PyCapsule_GetPointer,
     PyCapsule_IsValid,
     PyErr_Occurred,
+    PyErr_SetString,
     PyLong_AsVoidPtr,
     PyObject,
     PyObject_VectorcallMethod,
@@ -26,6 +27,8 @@ from nbdlpack.native.compiler import atomic_add, compile_functions, extern, nati
 memset = extern("memset", word, word, c_int, c_size_t)
 LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
 MANAGED = constant(sys.intern("_managed"))
+NOT_IMPLEMENTED = constant(NotImplementedError)
+error_setter = CFUNCTYPE(None, word, word, word)
 
 
 class Count(Structure):
@@ -85,6 +88,27 @@ def conformance_from_py(x: PyObject, out: words) -> c_int:
     return -1 if PyErr_Occurred() else 0
 
 
+# What a table must have, too: no test producer makes arrays, or has streams.
+
+
+@native
+def conformance_allocate(prototype: word, out: words, context: word, set_error: error_setter) -> c_int:
+    set_error(context, b"NotImplementedError", b"a test producer allocates nothing")
+    return -1
+
+
+@native
+def conformance_to_py(managed: word, out: words) -> c_int:
+    PyErr_SetString(NOT_IMPLEMENTED, b"a test producer imports nothing")
+    return -1
+
+
+@native
+def conformance_stream(device_type: c_int32, device_id: c_int32, out: words) -> c_int:
+    out[0] = 0
+    return 0
+
+
 code = compile_functions(
     [
         conformance_count,
@@ -93,6 +117,9 @@ code = compile_functions(
         conformance_drop_legacy,
         conformance_drop_versioned,
         conformance_from_py,
+        conformance_allocate,
+        conformance_to_py,
+        conformance_stream,
     ]
 )
 """The addresses of the functions, by name."""

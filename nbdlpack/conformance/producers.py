@@ -46,6 +46,7 @@ _DESTRUCTORS: Final = {False: code["conformance_drop_legacy"], True: code["confo
 _NAMES: Final = {False: LEGACY, True: VERSIONED}
 _kept: Final[dict[int, tuple[Any, ...]]] = {}
 """What a tensor consists of, by its address: it is there for as long as the process, so that misuse is seen."""
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))  # after the interpreter has ended, too
 
 
 class Tensor:
@@ -322,7 +323,10 @@ def exchange_type(
     api = WithTable.api = DLPackExchangeAPI()  # with the type, and there as long
     api.version.major, api.version.minor = version
     api.prev_api = previous
+    api.managed_tensor_allocator = code["conformance_allocate"]
     api.managed_tensor_from_py_object_no_sync = code["conformance_from_py"] if slot else None
+    api.managed_tensor_to_py_object_no_sync = code["conformance_to_py"]
+    api.current_work_stream = code["conformance_stream"]
     _kept[ctypes.addressof(api)] = (api,)
     WithTable.__dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(api), EXCHANGE)
     return WithTable

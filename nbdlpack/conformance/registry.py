@@ -68,7 +68,8 @@ class Check(NamedTuple):
     source: str
     """The clause of the specification, or the public report, that it comes from."""
     severity: Severity
-    function: Callable[[Subject], None]
+    function: Callable[[Subject], str | None]
+    """What it returns, if anything, is shown beside "pass"."""
     crashes: bool
     """Whether a wrong library may end the process, so that the check is run in a process of its own."""
 
@@ -84,10 +85,10 @@ CHECKS: Final[dict[str, Check]] = {}
 
 def check(
     id: str, statement: str, source: str, *, severity: Severity = Severity.WRONG, crashes: bool = False
-) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
+) -> Callable[[Callable[[Subject], str | None]], Callable[[Subject], str | None]]:
     """Make a function a check.  Raises ValueError if the id is taken."""
 
-    def register(function: Callable[[Subject], None]) -> Callable[[Subject], None]:
+    def register(function: Callable[[Subject], str | None]) -> Callable[[Subject], str | None]:
         if id in CHECKS:
             msg = f"the id {id} is that of two checks: {CHECKS[id].statement!r} and {statement!r}"
             raise ValueError(msg)

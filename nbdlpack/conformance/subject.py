@@ -51,7 +51,7 @@ class Subject:
             return self.adapter.from_numpy(source)
         except NotAvailable as reason:
             raise NotApplicable(str(reason)) from None
-        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        except (TypeError, ValueError, RuntimeError, OverflowError, BufferError) as error:
             msg = f"{self.name} makes no array of {source.dtype}, shape {source.shape}: {error}"
             raise NotApplicable(msg) from error
 
@@ -70,8 +70,15 @@ class Subject:
 
     def export(self, x: Any, **options: Any) -> Any:
         """Return what ``x.__dlpack__(**options)`` gives, a capsule; `max_version` is that of DLPack unless given."""
+        asked = options.get("max_version") is not None
         options.setdefault("max_version", VERSION)
-        capsule = x.__dlpack__(**options)
+        try:
+            capsule = x.__dlpack__(**options)
+        except TypeError:
+            if asked:
+                raise
+            del options["max_version"]  # which it may not know, and then consumers ask without it
+            capsule = x.__dlpack__(**options)
         if type(capsule) is not Capsule:
             msg = f"__dlpack__ returned a {type(capsule).__name__}, not a capsule"
             raise Failure(msg)

@@ -140,10 +140,10 @@ def export(
     target = own if dl_device is None else checked_pair("dl_device", dl_device)
     copy = checked_copy(copy)
     number = None if stream is None else checked_stream(stream)
-    device.check_stream(number)
     versioned = int(major >= 1)
+    there = device if target == own else devices.numbered(target) if is_usable(*target) else None
+    (there or device).check_stream(number)  # the consumer's, where it will have the array
     if target != own:
-        there = devices.numbered(target) if is_usable(*target) else None
         if copy is False or there is None or there.dlpack != target:
             msg = (
                 f"the array is on device ({device_words(*own)}) and cannot be exported to ({device_words(*target)}): "

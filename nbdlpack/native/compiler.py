@@ -36,6 +36,7 @@ import ast
 import contextlib
 import ctypes
 import gc
+import linecache
 import os
 import sys
 import threading
@@ -197,8 +198,12 @@ class Sources:
         name, code = function.__module__, function.__code__
         lines = self.texts.get(name)
         if lines is None:
-            text = sys.modules[name].__loader__.get_source(name)
-            if text is None:
+            module = sys.modules[name]
+            if hasattr(module.__loader__, "get_source"):
+                text = module.__loader__.get_source(name)
+            else:  # as that of pytest, which rewrites the packages of its plugins
+                text = "".join(linecache.getlines(module.__file__))
+            if not text:
                 msg = f"the source of {name}, which is compiled by LLVM, is missing"
                 raise ImportError(msg)
             lines = self.texts[name] = text.splitlines(keepends=True)

@@ -329,13 +329,21 @@ def drop_source(capsule: word):
         delete(PyCapsule_GetPointer(capsule, SOURCE), PyCapsule_GetContext(capsule))
 
 
+@native
+def is_empty(tensor: DLTensor) -> c_int64:
+    for i in range(tensor.ndim):
+        if tensor.shape[i] == 0:
+            return 1
+    return 0
+
+
 @cold(0)
 def wrap_device(cls: word, tensor: DLTensor, flags: c_uint64, source: word, deleter: destructor, block: Block) -> word:
     """`wrap` for a device with streams: what calls the deleter is its `Memory`, when its own work is done."""
     capsule, args, self = PyCapsule_New(source, SOURCE, drop_source), stack(word * 5), ViewObject(0)
     if capsule and PyCapsule_SetContext(capsule, deleter) == 0:
         args[0], args[1], args[2] = WATCH, PyLong_FromLongLong(block.device_type), PyLong_FromLongLong(block.device_id)
-        args[3], args[4] = PyLong_FromLongLong(block.address), capsule
+        args[3], args[4] = PyLong_FromLongLong(0 if is_empty(tensor) else block.address), capsule
         if args[1] and args[2] and args[3]:
             block.owner = PyObject_VectorcallMethod(ADOPT, args, 5, 0)
         for i in range(3):

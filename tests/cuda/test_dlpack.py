@@ -663,6 +663,24 @@ def test_a_table_that_names_no_stream_means_the_default_one():
 # ---- to devices that are neither the array's nor the CPU -------------------------------------------------------------
 
 
+@pytest.mark.parametrize("stream", [1, 2, 77])
+def test_a_consumer_on_the_cpu_has_no_stream(stream):
+    """A stream must be one of the device that is asked for."""
+    x = array()
+    with pytest.raises(ValueError, match="device cpu has no streams"):
+        x.__dlpack__(dl_device=(1, 0), stream=stream)
+    np.testing.assert_array_equal(np.from_dlpack(nd.from_dlpack(x.__dlpack__(dl_device=(1, 0), stream=-1))), A)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0)])
+@pytest.mark.parametrize("fields", [{"address": None}, {"address": None, "byte_offset": 8}, {}], ids=str)
+def test_the_address_of_nothing_does_not_matter(cuda, shape, fields):
+    p = Producer(np.empty(shape), device=(2, 0), **fields)
+    x = nd.from_dlpack(p)
+    assert (x.shape, x.device) == (shape, cuda)
+    assert x.sum().item() == 0
+
+
 @pytest.mark.parametrize("target", [(3, 0), (13, 0)])
 @pytest.mark.hostcuda_modes
 def test_an_export_to_host_memory_is_ready_for_the_cpu(target):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ["LICENSE", "README.md", "kernels", "nbdlpack", "pyproject.toml"]
+SOURCES = ["LICENSE", "README.md", "kernels", "nbdlpack", "nbdlpack_pytest.py", "pyproject.toml"]
 
 pytest.importorskip("setuptools", minversion="77", reason="builds the wheel with the setuptools that is installed")
 
@@ -54,11 +54,14 @@ def wheel(tree, tmp_path_factory):
 
 
 def expected() -> list[str]:
-    """Return what a wheel of this tree must hold: each module, by the name it is imported as, and the typing marker."""
+    """Return what a wheel of this tree must hold: each module, by the name it is imported as, and the typing marker.
+
+    The plugin for pytest stands alone, so that pytest can load it without the library.
+    """
     library, kernels = ROOT / "nbdlpack", ROOT / "kernels"
     modules = [path.relative_to(ROOT) for path in library.rglob("*.py") if library / "kernels" not in path.parents]
     modules += [Path("nbdlpack") / path.relative_to(ROOT) for path in kernels.rglob("*.py")]
-    return sorted([*(str(path) for path in modules), "nbdlpack/py.typed"])
+    return sorted([*(str(path) for path in modules), "nbdlpack/py.typed", "nbdlpack_pytest.py"])
 
 
 def test_the_wheel_holds_each_module_of_the_tree_once(wheel):
@@ -122,5 +125,21 @@ def test_the_wheel_imports(wheel, tmp_path):
 
 def test_no_other_name_is_installed(wheel, tmp_path):
     program = "import importlib.util as u; print([n for n in ('kernels', 'tests', 'benchmarks') if u.find_spec(n)])"
-    assert {name.split("/")[0] for name in contents(wheel)} == {"nbdlpack"}
+    assert {name.split("/")[0] for name in contents(wheel)} == {"nbdlpack", "nbdlpack_pytest.py"}
     assert run_installed(wheel, program, tmp_path) == ["[]"]
+
+
+def test_pytest_finds_the_plugin(wheel, tmp_path):
+    """By its entry point; pytest reads the modules of such packages in a way of its own, which must not matter."""
+    program = (
+        "import sys, pytest\n"
+        "status = pytest.main(['--dlpack-module', 'numpy', '-k', 'P01', '-q', '-p', 'no:cacheprovider'])\n"
+        "print(int(status), sys.modules['nbdlpack_pytest'].__file__, sys.modules['nbdlpack'].__file__, sep='\\n')"
+    )
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
+        points = archive.read(name).decode()
+    assert "[pytest11]\nnbdlpack_pytest = nbdlpack_pytest\n" in points
+    *_, status, plugin, library = run_installed(wheel, program, tmp_path)
+    site = tmp_path / "site"
+    assert (status, plugin, library) == ("0", f"{site}/nbdlpack_pytest.py", f"{site}/nbdlpack/__init__.py")

@@ -1,0 +1,11 @@
+# from_dlpack imports a tensor of one dimension whose shape is NULL: asking for its shape is a segmentation fault.
+import ctypes, types, unittest, numpy as np
+from cuda.core.utils import StridedMemoryView
+
+ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
+capsule = np.ones(4, "f4").__dlpack__(max_version=(1, 3))
+tensor = ctypes.pythonapi.PyCapsule_GetPointer(ctypes.py_object(capsule), b"dltensor_versioned")
+ctypes.c_void_p.from_address(tensor + 56).value = None  # DLTensor.shape
+producer = types.SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (1, 0))
+with unittest.TestCase().assertRaises(Exception, msg="a tensor with dimensions, but without a shape, is to be refused"):
+    StridedMemoryView.from_dlpack(producer, stream_ptr=-1).shape

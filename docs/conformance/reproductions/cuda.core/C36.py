@@ -1,0 +1,11 @@
+# from_dlpack reads a tensor of DLPack 2, though its layout is known of major version 1 alone.
+import ctypes, types, unittest, numpy as np
+from cuda.core.utils import StridedMemoryView
+
+ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
+capsule = np.ones(4, "f4").__dlpack__(max_version=(1, 3))
+tensor = ctypes.pythonapi.PyCapsule_GetPointer(ctypes.py_object(capsule), b"dltensor_versioned")
+ctypes.c_uint32.from_address(tensor).value = 2  # DLPackVersion.major
+producer = types.SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (1, 0))
+with unittest.TestCase().assertRaises(Exception, msg="a tensor of another major version is to be refused"):
+    StridedMemoryView.from_dlpack(producer, stream_ptr=-1)

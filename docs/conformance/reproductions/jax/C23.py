@@ -1,0 +1,9 @@
+# jnp.from_dlpack makes an array at a null pointer, which cannot be read, of a tensor whose data is NULL.
+import ctypes, types, unittest, jax.numpy as jnp, numpy as np
+ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
+capsule = np.ones(4, "f4").__dlpack__()
+tensor = ctypes.pythonapi.PyCapsule_GetPointer(ctypes.py_object(capsule), b"dltensor")
+ctypes.c_void_p.from_address(tensor).value = None  # DLTensor.data
+producer = types.SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (1, 0))
+with unittest.TestCase().assertRaises(Exception, msg="a tensor with elements, but without data, is to be refused"):
+    jnp.from_dlpack(producer)

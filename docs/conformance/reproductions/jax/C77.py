@@ -1,0 +1,9 @@
+# jnp.from_dlpack raises JaxRuntimeError for an unknown dtype, where the array API has BufferError.
+import ctypes, types, unittest, jax.numpy as jnp, numpy as np
+ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
+capsule = np.ones(4, "f4").__dlpack__()
+tensor = ctypes.pythonapi.PyCapsule_GetPointer(ctypes.py_object(capsule), b"dltensor")
+ctypes.c_uint8.from_address(tensor + 20).value = 99  # DLTensor.dtype.code, of no dtype
+producer = types.SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (1, 0))
+with unittest.TestCase().assertRaises(BufferError, msg="what cannot be imported is to be refused with BufferError"):
+    jnp.from_dlpack(producer)

@@ -1,0 +1,10 @@
+# The exchange table lends a tensor with the conjugate bit set as if it were not, which __dlpack__ refuses to export.
+import ctypes, unittest, torch
+
+pointer, get = ctypes.c_void_p, ctypes.pythonapi.PyCapsule_GetPointer
+get.restype = pointer
+table = get(ctypes.py_object(torch.Tensor.__dlpack_c_exchange_api__), b"dlpack_exchange_api")
+lend = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, pointer)(pointer.from_address(table + 40).value)
+t = torch.tensor([1 + 2j]).conj()
+with unittest.TestCase().assertRaises(Exception, msg="what __dlpack__ refuses must not be lent"):
+    lend(t, (ctypes.c_uint8 * 48)())

@@ -1,0 +1,10 @@
+# from_dlpack imports a tensor of shape (-4,).
+import ctypes, unittest, numpy as np, tvm_ffi
+
+ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
+capsule = np.ones(4, "f4").__dlpack__()
+tensor = ctypes.pythonapi.PyCapsule_GetPointer(ctypes.py_object(capsule), b"dltensor")
+shape = ctypes.c_void_p.from_address(tensor + 24).value  # DLTensor.shape
+ctypes.c_int64.from_address(shape).value = -4
+with unittest.TestCase().assertRaises(Exception, msg="a negative extent is to be refused"):
+    tvm_ffi.from_dlpack(capsule).shape

@@ -1,0 +1,9 @@
+# Of an exchange table of DLPack 2, whatever is in it, a function is called: here that is a segmentation fault.
+import contextlib, ctypes, numpy as np, tvm_ffi
+
+ctypes.pythonapi.PyCapsule_New.restype = ctypes.py_object
+table = (ctypes.c_uint64 * 7)(2, 0, 1, 1, 1, 1, 1)  # version 2.0, prev_api, and five that are no functions
+capsule = ctypes.pythonapi.PyCapsule_New(table, b"dlpack_exchange_api", None)
+Array = type("Array", (np.ndarray,), {"__dlpack_c_exchange_api__": capsule})
+with contextlib.suppress(Exception):  # which it may raise, but not crash
+    tvm_ffi.from_dlpack(np.ones(4).view(Array))
