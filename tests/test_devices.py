@@ -17,9 +17,9 @@ import pytest
 
 import nbdlpack as nd
 from nbdlpack import devices, native
+from nbdlpack.conformance.producers import Tensor
 from nbdlpack.devices import base
 from tests.arrays import DTYPES, assert_same, values
-from tests.dlpack.producers import Tensor
 from tests.pretend import Pretend
 
 

@@ -12,25 +12,11 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
+from nbdlpack.conformance.capsules import exchange_api, new_capsule, peek
+from nbdlpack.conformance.header import IS_COPIED, READ_ONLY, VERSIONED, DLManagedTensorVersioned, DLTensor
+from nbdlpack.conformance.producers import BareProducer, LegacyProducer, Producer, StreamProducer, Tensor, exchange_type
 from tests.arrays import Thing
 from tests.cuda.tools import busy, check, copy_to_host, device_memory, on_device, waits
-from tests.dlpack.producers import (
-    IS_COPIED,
-    NAMES,
-    READ_ONLY,
-    BareProducer,
-    DLManagedTensorVersioned,
-    DLPackExchangeAPI,
-    DLTensor,
-    LegacyProducer,
-    Producer,
-    StreamProducer,
-    Tensor,
-    _pointer,
-    exchange_type,
-    new_capsule,
-    peek,
-)
 
 pytestmark = [pytest.mark.usefixtures("cuda")]
 
@@ -303,7 +289,7 @@ def test_a_foreign_producer_may_overwrite_as_soon_as_its_deleter_was_called():
     address = t.managed(True)
     DLManagedTensorVersioned.from_address(address).deleter = ctypes.cast(delete, ctypes.c_void_p).value
     with nd.Stream("cuda"):
-        x = nd.from_dlpack(new_capsule(address, NAMES[True]))
+        x = nd.from_dlpack(new_capsule(address, VERSIONED))
         y = x * 2
     del x
     for _ in range(3):
@@ -395,7 +381,7 @@ def test_our_own_memory_comes_home_by_its_address():
 
 
 def table(x):
-    return DLPackExchangeAPI.from_address(_pointer(type(x).__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
+    return exchange_api(type(x))
 
 
 def test_the_current_stream_as_the_table_says_it():
@@ -450,7 +436,7 @@ def test_the_allocator_of_the_table():
         assert allocate(prototype, out, None, None) == 0  # ctypes calls it without the GIL
         managed = DLManagedTensorVersioned.from_address(out.value)
         assert (managed.dl_tensor.device.device_type, managed.dl_tensor.device.device_id) == (2, index)
-        y = nd.from_dlpack(new_capsule(out.value, NAMES[True]))
+        y = nd.from_dlpack(new_capsule(out.value, VERSIONED))
         assert (y.shape, y.dtype, y.device) == ((3, 4), np.float32, f"cuda:{index}")
         y[...] = 2
         assert float(y.sum()) == 24

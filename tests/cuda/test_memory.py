@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
+from nbdlpack.conformance.capsules import peek
+from nbdlpack.conformance.producers import Producer
 from tests.cuda.tools import check, device_memory, on_device
-from tests.dlpack.producers import Producer, peek
 
 pytestmark = [pytest.mark.usefixtures("cuda")]
 
@@ -884,7 +885,9 @@ import ctypes, os, sys
 import numpy as np
 import nbdlpack as nd
 from tests.cuda.tools import device_memory
-from tests.dlpack.producers import Tensor, NAMES, DLManagedTensorVersioned, new_capsule
+from nbdlpack.conformance.capsules import new_capsule
+from nbdlpack.conformance.header import DLManagedTensorVersioned, VERSIONED
+from nbdlpack.conformance.producers import Tensor
 
 nd.zeros(1, device="cuda")
 memory = device_memory(8000)
@@ -897,7 +900,7 @@ def delete(_):
 t = Tensor(np.empty(1000), address=memory.address, device=(2, 0))
 address = t.managed(True)
 DLManagedTensorVersioned.from_address(address).deleter = ctypes.cast(delete, ctypes.c_void_p).value
-x = nd.from_dlpack(new_capsule(address, NAMES[True]))
+x = nd.from_dlpack(new_capsule(address, VERSIONED))
 with nd.Stream("cuda") as s:
     y = x + 1
 del x

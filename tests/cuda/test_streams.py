@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
+from nbdlpack.conformance.capsules import exchange_api, peek
+from nbdlpack.conformance.producers import Producer
 from nbdlpack.devices.cuda import streams
 from tests.arrays import Thing
 from tests.cuda.tools import check, copy_to_host, device_memory, on_device, waits
-from tests.dlpack.producers import DLPackExchangeAPI, Producer, _pointer, peek
 
 pytestmark = [pytest.mark.usefixtures("cuda")]
 
@@ -283,7 +284,7 @@ class TestCurrent:
         assert entered is not s
 
     def test_the_exchange_table_is_told(self):
-        api = DLPackExchangeAPI.from_address(_pointer(nd.ndarray.__dlpack_c_exchange_api__, b"dlpack_exchange_api"))
+        api = exchange_api(nd.ndarray)
         ask = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)(api.current_work_stream)
 
         def asked(index=0):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import enum
 import gc
-import itertools
 import subprocess
 import sys
 import threading
@@ -15,20 +14,10 @@ import pytest
 
 import nbdlpack as nd
 from nbdlpack import dtypes
+from nbdlpack.conformance.capsules import consume, delete, name_of, peek, pointer_of
+from nbdlpack.conformance.header import IS_COPIED, READ_ONLY, DLManagedTensor, DLManagedTensorVersioned, DLTensor
 from tests.arrays import Thing
-from tests.dlpack.producers import (
-    IS_COPIED,
-    READ_ONLY,
-    DLManagedTensor,
-    DLManagedTensorVersioned,
-    DLTensor,
-    consume,
-    delete,
-    flat,
-    name_of,
-    peek,
-    pointer_of,
-)
+from tests.dlpack.tools import flat
 
 BOTH = pytest.mark.parametrize("versioned", [False, True], ids=["unversioned", "versioned"])
 CPU = (1, 0)
@@ -374,17 +363,6 @@ def test_a_copy_of_every_dtype(row):
     assert bytes(back) == bytes(nd.ascontiguousarray(x))
 
 
-@pytest.mark.parametrize("copy", [None, True, False])
-@pytest.mark.parametrize("version", [..., (0, 0), (1, 0), (2, 0)], ids=str)
-@pytest.mark.parametrize("device", [..., CPU], ids=str)
-def test_every_combination(copy, version, device):
-    # array-api-tests test_dunder_dlpack
-    options = {k: v for k, v in {"copy": copy, "max_version": version, "dl_device": device}.items() if v is not ...}
-    for some in itertools.chain.from_iterable(itertools.combinations(options.items(), n) for n in range(4)):
-        capsule = nd.arange(4).__dlpack__(**dict(some))
-        np.testing.assert_array_equal(nd.from_dlpack(capsule), [0, 1, 2, 3])
-
-
 def test_a_copy_for_the_consumer_leaves_sharing_alone():
     # pytorch's copy=True of a lazy clone reads it
     x = nd.arange(1000)
@@ -587,7 +565,7 @@ def test_the_last_deleter_of_a_foreign_owner_on_such_a_thread():
 EXIT = """
 import ctypes, sys
 import nbdlpack as nd
-from tests.dlpack.producers import consume, peek
+from nbdlpack.conformance.capsules import consume, peek
 for make in (lambda: nd.arange(10), lambda: nd.from_dlpack(__import__("numpy").arange(10))):
     for version in ((1, 3), None):
         capsule = make().__dlpack__(max_version=version)

@@ -6,20 +6,11 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
+from nbdlpack.conformance.capsules import name_of, new_capsule, peek
+from nbdlpack.conformance.header import IS_COPIED, READ_ONLY
+from nbdlpack.conformance.producers import BareProducer, Producer, RaisingProducer, Tensor, exchange_type
 from tests.arrays import Thing
-from tests.dlpack.producers import (
-    IS_COPIED,
-    READ_ONLY,
-    BareProducer,
-    Producer,
-    RaisingProducer,
-    Tensor,
-    exchange_type,
-    flat,
-    name_of,
-    new_capsule,
-    peek,
-)
+from tests.dlpack.tools import flat
 
 inspect = nd.dlpack.inspect
 WAYS = ["__dlpack__()", "__dlpack__(max_version=(1, 3))", "__dlpack_c_exchange_api__"]
@@ -118,7 +109,7 @@ def test_tables_of_others():
     look = inspect(p)
     assert look[WAYS[2]].shape == (4,)
     assert p.deleted == 1
-    assert "why" in repr(inspect(exchange_type(fails=BufferError("why"))())[WAYS[2]])
+    assert "why" in repr(inspect(exchange_type(base=RaisingProducer)(BufferError("why")))[WAYS[2]])
     assert "refers to no table" in repr(inspect(exchange_type(version=(2, 0))()))
     for value in (None, 5):
         look = inspect(type("Odd", (Producer,), {"__dlpack_c_exchange_api__": value})())

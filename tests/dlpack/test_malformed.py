@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
-from tests.dlpack.producers import LegacyProducer, Producer, Tensor, exchange_type, name_of, new_capsule, peek
+from nbdlpack.conformance.capsules import name_of, new_capsule, peek
+from nbdlpack.conformance.producers import LegacyProducer, Producer, Tensor, exchange_type
 
 BIG = 1 << 62
 

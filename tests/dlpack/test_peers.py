@@ -17,7 +17,8 @@ import pytest
 
 import nbdlpack as nd
 from nbdlpack import dtypes
-from tests.dlpack.producers import READ_ONLY, name_of, peek
+from nbdlpack.conformance.capsules import name_of, peek
+from nbdlpack.conformance.header import READ_ONLY
 
 Wrapper = nd.dlpack.ReadOnlyTensorWrapper
 

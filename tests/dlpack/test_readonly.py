@@ -10,19 +10,11 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
+from nbdlpack.conformance.capsules import exchange_api, name_of, peek
+from nbdlpack.conformance.header import IS_COPIED, READ_ONLY
+from nbdlpack.conformance.producers import ANY_AGE, BareProducer, Producer, RaisingProducer
 from nbdlpack.errors import ExportOnlyError
 from tests.arrays import Thing
-from tests.dlpack.producers import (
-    ANY_AGE,
-    IS_COPIED,
-    READ_ONLY,
-    BareProducer,
-    Producer,
-    RaisingProducer,
-    exchange_api,
-    name_of,
-    peek,
-)
 
 Wrapper = nd.dlpack.ReadOnlyTensorWrapper
 

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 import nbdlpack as nd
-from tests.dlpack.producers import Tensor, consume, delete, flat, name_of, peek
+from nbdlpack.conformance.capsules import consume, delete, name_of, peek
+from nbdlpack.conformance.producers import Tensor
+from tests.dlpack.tools import flat
 
 Wrapper = nd.dlpack.ReadOnlyTensorWrapper
 
