@@ -410,6 +410,11 @@ class Torch(Adapter):
     devices = HOST_OR_CUDA
     capsules = True
 
+    def load(self) -> None:
+        super().load()
+        if self.device != CPU and not self.xp.cuda.is_available():
+            self.lacks("GPU here")
+
     def from_numpy(self, a: npt.NDArray[Any]) -> Any:
         if is_foreign(a.dtype):
             kind = getattr(self.xp, a.dtype.name, None)
@@ -1061,7 +1066,14 @@ def _elsewhere(name: str) -> type[Adapter]:
             return type(path, (ArrayApiModule,), {"name": path, "module": path})
         msg = f"{path} has no subclass of nbdlpack.conformance.Adapter, and not both from_dlpack and asarray"
         raise ValueError(msg)
+    if kind is None:
+        msg = f"{path} has no {attribute}"
+        raise ValueError(msg)
     if not (isinstance(kind, type) and issubclass(kind, Adapter)):
         msg = f"{name} is {kind!r}, not a subclass of nbdlpack.conformance.Adapter"
         raise ValueError(msg)  # noqa: TRY004 (it is the name that is wrong)
+    missing = [word for word in ("name", "module") if not hasattr(kind, word)]
+    if missing:
+        msg = f"the adapter {name} does not say its {' and '.join(missing)}: see nbdlpack.conformance.Adapter"
+        raise ValueError(msg)
     return kind

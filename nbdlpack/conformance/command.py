@@ -5,7 +5,8 @@
     python -m nbdlpack conformance my_package.dlpack:Mine   one with an adapter of its own, which is in that module
     python -m nbdlpack conformance numpy torch --pairs      who can exchange what with whom, in which layout
     python -m nbdlpack conformance --only C,L07             the family of consumers, and one more check
-    python -m nbdlpack conformance --require nbdlpack       exit status 1 if that one fails or crashes
+    python -m nbdlpack conformance --require nbdlpack       that one, with exit status 1 if it fails or crashes,
+                           --require torch --xfail P05,C18  but for these
     python -m nbdlpack conformance --format html -o matrix.html
     python -m nbdlpack conformance --also other.json        and what was found in another environment, see --format
     python -m nbdlpack conformance --list                   the checks, and the libraries that can be named
@@ -68,7 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIBRARY",
         action="append",
         default=[],
-        help="exit with status 1 if this library, which is checked as well, has a failure or a crash",
+        help="exit with status 1 if this library has a failure or a crash; without other names it alone is checked",
+    )
+    parser.add_argument(
+        "--xfail",
+        metavar="IDS",
+        action="append",
+        default=[],
+        help="checks that --require does not ask for, as P07,P35: failures that are known",
     )
     parser.add_argument(
         "--also",
@@ -88,12 +96,17 @@ def run(options: argparse.Namespace) -> int:
         known = pairs.TRIPS if options.pairs else CHECKS
         checks = chosen(",".join(options.only), list(known.values()))
         required = named(options.require)
-        asked = named(options.names) if options.names else libraries.installed()
-        others = [] if options.pairs else [report for file in options.also for report in read(file)]
+        asked = named(options.names) if options.names else [] if required else libraries.installed()
+        xfail = (
+            {check.id for check in chosen(",".join(options.xfail), list(CHECKS.values()))} if options.xfail else set()
+        )
+        others = [report for file in options.also for report in read(file)]
+        if others and options.pairs:
+            refuse("--also is for checks, not for --pairs")
     except ValueError as reason:
         refuse(str(reason))
-    if options.output is not None and not options.output.parent.is_dir():
-        refuse(f"there is no folder {options.output.parent}")
+    if options.output is not None and (not options.output.parent.is_dir() or options.output.is_dir()):
+        refuse(f"-o {options.output}: there is no folder {options.output.parent}, or it is a folder itself")
     if options.list:
         show_list(checks)
         return 0
@@ -105,19 +118,25 @@ def run(options: argparse.Namespace) -> int:
     finally:
         progress.clear()
     write(documents.document(together(results, others)), options.format, options.output)
-    bad = {name for report in results if report.failures or report.error for name in report.names}
+    failed = [
+        report for report in results if report.error or any(result.check.id not in xfail for result in report.failures)
+    ]
+    bad = {name for report in failed for name in report.names}
     return int(any(adapter.name in bad for adapter in required))
 
 
 def named(names: Sequence[str]) -> list[Adapter]:
     """Return the adapters of libraries.  Raises ValueError, with what can be named, if there is none."""
-    try:
-        return libraries.find(names)
-    except ValueError:
-        raise
-    except Exception as error:  # of a module that is to have an adapter
-        msg = f"{', '.join(names)} cannot be imported: {type(error).__name__}: {error}"
-        raise ValueError(msg) from error
+    found = []
+    for name in names:
+        try:
+            found += libraries.find([name])
+        except ValueError:
+            raise
+        except Exception as error:  # of a module that is to have an adapter
+            msg = f"{name} cannot be imported: {type(error).__name__}: {error}"
+            raise ValueError(msg) from error
+    return found
 
 
 def read(file: Path) -> list[Report]:

@@ -85,7 +85,7 @@ def _text_of_table(table: Table, width: int | None, *, colour: bool) -> Iterator
     head = max(len(name) for name in [table.corner, *(row.head for row in rows)])
     cells = list(zip(*(row.cells for row in rows), strict=True))
     widths = [
-        max(len(name), *(len(cell.text) for cell in column))
+        max([len(name), *(len(cell.text) for cell in column)])
         for (name, _), column in zip(table.columns, cells or [()] * len(table.columns), strict=True)
     ]
 

@@ -136,10 +136,10 @@ class Subject:
         wanted = " or ".join([kind.__name__ for kind in (error if isinstance(error, tuple) else (error,))])
         try:
             call()
-        except error as found:
-            return found
         except (NotApplicable, Refused, Failure):
             raise
+        except error as found:
+            return found
         except Exception as found:
             msg = f"raises {type(found).__name__} ({found}), not {wanted}"
             raise Failure(msg) from found

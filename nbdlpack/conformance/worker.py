@@ -19,6 +19,8 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
+
 from nbdlpack.conformance.adapters import NotAvailable
 from nbdlpack.conformance.registry import Failure, NotApplicable, Refused
 from nbdlpack.conformance.results import Outcome
@@ -26,6 +28,7 @@ from nbdlpack.conformance.subject import Subject
 from nbdlpack.conformance.wire import cause_of_death, parts_of, receive
 
 if TYPE_CHECKING:
+    from nbdlpack.conformance.adapters import Adapter
     from nbdlpack.conformance.registry import Check
 
 __all__ = ["main"]
@@ -87,6 +90,17 @@ def judge_in_child(check: Check, subject: Subject) -> dict[str, str]:
     return {"outcome": Outcome.CRASH.value, "reason": cause_of_death(code)}
 
 
+def make_an_array(adapter: Adapter) -> None:
+    """Raise what the adapter does if it can make no array at all, so that all checks would take that for a lack."""
+    if adapter.producer:
+        try:
+            adapter.from_numpy(np.arange(4.0))
+        except NotAvailable:
+            raise
+        except Exception:  # noqa: BLE001 (not every library has 64 bits)
+            adapter.from_numpy(np.arange(4, dtype=np.int8))
+
+
 def main(requests: BinaryIO, answers: BinaryIO) -> None:
     """Load the adapter that is asked for and run the checks that are, until there are no more requests."""
 
@@ -99,6 +113,8 @@ def main(requests: BinaryIO, answers: BinaryIO) -> None:
         adapter = receive(requests)
         adapter.load()
         subject = Subject(adapter)
+        for part in parts_of(adapter):
+            make_an_array(part)
         answer(versions=[part.version() for part in parts_of(adapter)])
     except NotAvailable as reason:
         answer(error=in_one_line(str(reason)))

@@ -61,6 +61,29 @@ def test_required_libraries_are_checked_and_decide_the_status(capsys, arguments,
     assert run(capsys, "--only", ONE, *arguments)[0] == status
 
 
+def test_known_failures_do_not_decide_the_status(capsys):
+    assert run(capsys, "--require", BROKEN, "--only", ONE)[0] == 1
+    assert run(capsys, "--require", BROKEN, "--only", ONE, "--xfail", ONE)[0] == 0
+    assert "there is no check Q1" in refused(capsys, "--require", BROKEN, "--xfail", "Q1")
+
+
+def test_what_is_required_alone_is_checked_alone(capsys):
+    _, out = run(capsys, "--require", TOY, "--only", ONE, "--format", "json")
+    assert len(json.loads(out)["reports"]) == 1
+
+
+def test_a_library_that_cannot_be_imported_is_reported_alone(capsys):
+    status, out = run(capsys, MISSING, "--only", ONE)
+    assert status == 0
+    assert "ImportError: libtoy.so.3" in out
+
+
+def test_an_adapter_that_makes_no_array_is_at_fault_itself(capsys):
+    status, out = run(capsys, "--require", "tests.conformance.toys:Mistaken", "--only", ONE)
+    assert status == 1
+    assert "TypeError: it has no such argument" in out
+
+
 def test_json_names_each_library_once(capsys):
     status, out = run(capsys, TOY, TOY, BROKEN, "--require", TOY, "--format", "json", "--only", ONE)
     assert status == 0
@@ -112,7 +135,6 @@ def test_unknown_libraries_are_refused_with_the_known_ones(capsys):
     assert all(name in said for name in ADAPTERS)
     assert "'numpi'" in refused(capsys, TOY, "--require", "numpi")
     assert "no_such_module" in refused(capsys, "no_such_module:Toy")
-    assert "is None, not a subclass" in refused(capsys, "tests.conformance.toys:Torch")
 
 
 def test_a_module_that_fails_is_refused_with_its_error(capsys, tmp_path, monkeypatch):
@@ -129,7 +151,13 @@ def test_unknown_checks_are_refused_with_the_known_ones(capsys):
     assert all(word in refused(capsys, TOY, "--pairs", "--only", "P01") for word in (*DTYPES, *LAYOUTS))
 
 
+def test_adapters_that_do_not_exist_are_named(capsys):
+    assert "tests.conformance.toys has no Toi" in refused(capsys, "tests.conformance.toys:Toi")
+    assert "does not say its name and module" in refused(capsys, "tests.conformance.toys:Nameless")
+
+
 def test_wrong_usage_is_refused_before_anything_is_checked(capsys, tmp_path):
+    assert "is a folder itself" in refused(capsys, TOY, "-o", str(tmp_path))
     assert "there is no folder" in refused(capsys, TOY, "-o", str(tmp_path / "none" / "matrix.html"))
     assert "invalid choice: 'pdf'" in refused(capsys, TOY, "--format", "pdf")
 
@@ -162,9 +190,9 @@ def test_without_names_all_that_are_installed_are_checked(capsys, monkeypatch):
     from tests.conformance import toys
 
     monkeypatch.setattr(adapters, "installed", lambda: [toys.Toy(), toys.Broken()])
-    status, out = run(capsys, "--only", ONE, "--format", "json", "--require", MISSING)
-    assert status == 1
-    assert [report["names"][0] for report in json.loads(out)["reports"]] == ["toy", "broken", "missing"]
+    status, out = run(capsys, "--only", ONE, "--format", "json")
+    assert status == 0
+    assert [report["names"][0] for report in json.loads(out)["reports"]] == ["toy", "broken"]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["inspect", "numpy:ones(3)"], ["--largest", "0"]])

@@ -283,3 +283,17 @@ def make(function, number=1, family="P", *, crashes=False, severity=Severity.WRO
 
 def make_all(*functions, crashes=False):
     return [make(function, number, crashes=crashes) for number, function in enumerate(functions)]
+
+
+class Mistaken(Toy):
+    """An adapter with a mistake of its own."""
+
+    name = "mistaken"
+
+    def from_numpy(self, a):
+        msg = "it has no such argument"
+        raise TypeError(msg)
+
+
+class Nameless(Adapter):
+    """An adapter that says nothing."""
