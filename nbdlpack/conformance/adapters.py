@@ -40,7 +40,7 @@ from nbdlpack.conformance.capsules import Capsule, peek
 from nbdlpack.conformance.header import CPU, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy.typing as npt
 
@@ -314,16 +314,6 @@ class Values(Adapter):
 # -- the libraries
 
 
-class _Freed:
-    """Frees memory when it ends."""
-
-    def __init__(self, free: Callable[[Any], Any], address: Any) -> None:
-        self.free, self.address = free, address
-
-    def __del__(self) -> None:
-        self.free(self.address)
-
-
 class Nbdlpack(Adapter):
     """The library that the kit is a part of, on any of its devices."""
 
@@ -350,13 +340,14 @@ class Nbdlpack(Adapter):
     def place(self, a: npt.NDArray[Any]) -> tuple[int, Any]:
         if self.device == CPU:
             return super().place(a)
-        # Memory of its own would be recognised when it comes home, so this is the driver's.
+        # Memory of its own would be recognised when it comes home, so this is the driver's, as long as the
+        # process: a test producer may be gone before what was made of it.
         importlib.import_module("cuda.core").Device(self.device[1]).set_current()
         cu = importlib.import_module("cuda.bindings.driver")
         error, address = cu.cuMemAlloc(max(a.nbytes, 1))
         if error or (a.nbytes and cu.cuMemcpyHtoD(address, np.ascontiguousarray(a).ctypes.data, a.nbytes)[0]):
             self.lacks("memory left on the GPU")
-        return int(address), _Freed(cu.cuMemFree, address)
+        return int(address), None
 
     def settle(self) -> None:
         gc.collect()

@@ -14,7 +14,7 @@ from tests.conformance.ours import OnHostCuda, Wrapped
 EXCEPTIONS: dict[type[Nbdlpack], dict[Outcome, str]] = {
     Nbdlpack: {Outcome.NOT_APPLICABLE: "P05 P13 P50 W13 W14", Outcome.REFUSED: "P25 C08 C09"},
     OnHostCuda: {
-        Outcome.NOT_APPLICABLE: "P05 P13 P19 P46 P50 C22 C71 C73 C78 C82 C83 L03 L26 W13 W14 W23 W24 W28 W29 W30 W35",
+        Outcome.NOT_APPLICABLE: "P05 P13 P19 P46 C22 C71 C73 C78 C82 C83 L03 L26 W13 W14 W23 W24 W28 W29 W30 W35",
         Outcome.REFUSED: "P25 C08 C09",
     },
     Wrapped: {Outcome.NOT_APPLICABLE: "W14", Outcome.REFUSED: "W34"},
