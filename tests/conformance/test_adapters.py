@@ -175,6 +175,7 @@ def test_the_function_to_dlpack_exports(adapter):
         assert peek(capsule).name == "dltensor"
 
 
+@pytest.mark.hostcuda_nocheck("live")  # what is placed stays until the process ends
 def test_what_others_export_is_imported(adapter):
     if not adapter.consumer:
         return
@@ -199,6 +200,7 @@ def test_the_options_are_taken(adapter):
             adapter.from_dlpack(x, copy=True)
 
 
+@pytest.mark.hostcuda_nocheck("live")  # what is placed stays until the process ends
 def test_bare_capsules_are_taken_if_it_says_so(adapter):
     a = sample(adapter)
     address, _keep = adapter.place(a)
