@@ -28,15 +28,19 @@ _NAMES = {
 """The functions, by their number of arguments, which all are of the type that the first has."""
 
 if SIMULATED:
-    _NUMPY = {"pow": "power"} | {f"a{name}": f"arc{name}" for name in "cos cosh sin sinh tan tanh tan2".split()}
+    _NUMPY = {f"a{name}": f"arc{name}" for name in "cos cosh sin sinh tan tanh tan2".split()}
 
     def _fma(x, y, z):
         if np.isfinite(x) and np.isfinite(y) and np.isfinite(z):
             return type(x)(float(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))))
         return x * y + z
 
+    def _pow(x, y):
+        # For an exponent of 1/2 that is the same for all, NumPy takes the square root, of -inf and -0.0 as well.
+        return np.power(np.array([x, x]), np.array([y, type(y)(1)]))[0]
+
     def _function(name: str, count: int) -> Any:
-        return _fma if name == "fma" else getattr(np, _NUMPY.get(name, name))
+        return {"fma": _fma, "pow": _pow}.get(name) or getattr(np, _NUMPY.get(name, name))
 
     product = np.multiply
 

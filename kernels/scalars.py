@@ -7,7 +7,7 @@ value here: the power's integer part.
 
 `TABLE` says which function is for which kinds of dtypes, by the names of NumPy's ufuncs.  To add a function: write it
 here, once for all kinds of numbers that it can serve, and add its row.  Where an operator or a function of `libm` says
-it all, the row suffices.
+it all, the row suffices.  Where `nbdlpack.ufuncs` mends NumPy's ufunc, the function gives what that does.
 
 float16 and bfloat16 come as float32.  The functions of complex numbers that go beyond arithmetic compute in float64:
 those of complex64 as well, which need no care for overflow then.  Their values at infinities, NaNs and zeros are those
@@ -232,7 +232,7 @@ def reciprocal(x):
 
 @device_function
 def floor_divide(x, y):
-    if y == 0:
+    if y == 0 or isinf(x) or isinf(y):
         return x / y
     remainder = libm.fmod(x, y)
     quotient = (x - remainder) / y
@@ -383,7 +383,7 @@ def complex_sign(z):
     if size == 0:
         return complex_of(size, size)
     if size == inf:
-        if isinf(x) and isinf(y):
+        if (isinf(x) and isinf(y)) or isnan(x) or isnan(y):
             return complex_of(like(nan, x), like(nan, x))
         return complex_of(sign(x), like(0, x)) if isinf(x) else complex_of(like(0, x), sign(y))
     return complex_of(x / size, y / size)
@@ -537,6 +537,9 @@ def exp_parts(x, y):
 
 @device_function
 def expm1_parts(x, y):
+    if not (isfinite(x) and isfinite(y)) or (x == 0 and y == 0):
+        c, s = exp_parts(x, y)
+        return c - 1.0, s
     s = libm.sin(y * 0.5)
     return libm.expm1(x) * libm.cos(y) - 2.0 * s * s, libm.exp(x) * libm.sin(y)
 
@@ -616,8 +619,7 @@ def tanh_parts(x, y):
     if y == 0:
         return libm.tanh(x), y
     if isinf(x):
-        sign_of = libm.sin(y + y) if isfinite(y) else y
-        return libm.copysign(1.0, x), libm.copysign(0.0, sign_of)
+        return libm.copysign(1.0, x), libm.copysign(0.0, y)
     if not isfinite(y):
         return x if x == 0 else nan, nan
     c, s = libm.cos(y), libm.sin(y)

@@ -6,6 +6,8 @@ names, or those of the array API standard.
 
 from __future__ import annotations
 
+import sys as _sys
+
 from ml_dtypes import (
     bfloat16,
     float8_e3m4,
@@ -39,7 +41,9 @@ from numpy import (
     uint64,
 )
 
-from nbdlpack import dlpack, errors
+from nbdlpack import dlpack, errors, fft, linalg
+from nbdlpack import overrides as _overrides
+from nbdlpack.array import above as _above
 from nbdlpack.array import ndarray
 from nbdlpack.functions.conversion import array, asarray, ascontiguousarray, asfortranarray, from_dlpack
 from nbdlpack.functions.creation import (
@@ -50,18 +54,16 @@ from nbdlpack.functions.creation import (
     full,
     full_like,
     linspace,
+    meshgrid,
     ones,
     ones_like,
+    tril,
+    triu,
     zeros,
     zeros_like,
 )
-from nbdlpack.functions.devices import (
-    Device,
-    device,
-    get_default_device,
-    set_default_device,
-    synchronize,
-)
+from nbdlpack.functions.data_types import astype, can_cast, finfo, iinfo, isdtype, result_type
+from nbdlpack.functions.devices import Device, device, get_default_device, set_default_device, synchronize
 from nbdlpack.functions.elementwise import (
     abs,
     acos,
@@ -93,6 +95,7 @@ from nbdlpack.functions.elementwise import (
     greater,
     greater_equal,
     hypot,
+    imag,
     isfinite,
     isinf,
     isnan,
@@ -115,9 +118,11 @@ from nbdlpack.functions.elementwise import (
     not_equal,
     positive,
     pow,
+    real,
     reciprocal,
     remainder,
     rint,
+    round,
     sign,
     signbit,
     sin,
@@ -129,23 +134,29 @@ from nbdlpack.functions.elementwise import (
     tanh,
     trunc,
 )
+from nbdlpack.functions.indexing import take, take_along_axis
+from nbdlpack.functions.inspection import __array_namespace_info__
+from nbdlpack.functions.linear_algebra import matmul, matrix_transpose, tensordot, vecdot
 from nbdlpack.functions.manipulation import (
-    astype,
     broadcast_arrays,
+    broadcast_shapes,
     broadcast_to,
     concat,
     copy,
     expand_dims,
     flip,
-    matrix_transpose,
     moveaxis,
     permute_dims,
     ravel,
+    repeat,
     reshape,
+    roll,
     squeeze,
     stack,
     swapaxes,
+    tile,
     transpose,
+    unstack,
 )
 from nbdlpack.functions.memory import (
     CopyStats,
@@ -161,22 +172,16 @@ from nbdlpack.functions.memory import (
     release_cached_memory,
     shares_memory,
 )
-from nbdlpack.functions.statistical import (
-    all,
-    any,
-    argmax,
-    argmin,
-    max,
-    mean,
-    min,
-    prod,
-    std,
-    sum,
-    var,
-)
+from nbdlpack.functions.searching import argmax, argmin, count_nonzero, nonzero, searchsorted, where
+from nbdlpack.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
+from nbdlpack.functions.sorting import argsort, sort
+from nbdlpack.functions.statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var
 from nbdlpack.functions.streams import Event, Stream, current_stream, default_stream, is_available
+from nbdlpack.functions.utility import all, any, diff
 
 __version__ = "0.1.0"
+__array_api_version__ = "2025.12"
+_above["namespace"] = _sys.modules[__name__]
 
 __all__ = [
     "CopyStats",
@@ -184,6 +189,8 @@ __all__ = [
     "Event",
     "MemoryInfo",
     "Stream",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "__version__",
     "abs",
     "acos",
@@ -195,6 +202,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "array",
     "asarray",
     "ascontiguousarray",
@@ -214,7 +222,9 @@ __all__ = [
     "bitwise_xor",
     "bool",
     "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
+    "can_cast",
     "ceil",
     "clip",
     "complex128",
@@ -227,9 +237,13 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "count_nonzero",
+    "cumulative_prod",
+    "cumulative_sum",
     "current_stream",
     "default_stream",
     "device",
+    "diff",
     "divide",
     "dlpack",
     "e",
@@ -241,6 +255,8 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "fft",
+    "finfo",
     "flip",
     "float16",
     "float32",
@@ -262,6 +278,8 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "iinfo",
+    "imag",
     "inf",
     "int16",
     "int32",
@@ -269,11 +287,14 @@ __all__ = [
     "int8",
     "is_available",
     "is_shared",
+    "isdtype",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "less",
     "less_equal",
+    "linalg",
     "linspace",
     "log",
     "log10",
@@ -285,11 +306,13 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "materialize",
+    "matmul",
     "matrix_transpose",
     "max",
     "maximum",
     "mean",
     "memory_info",
+    "meshgrid",
     "min",
     "minimum",
     "moveaxis",
@@ -300,6 +323,7 @@ __all__ = [
     "newaxis",
     "nextafter",
     "no_copies",
+    "nonzero",
     "not_equal",
     "ones",
     "ones_like",
@@ -310,17 +334,24 @@ __all__ = [
     "prod",
     "ravel",
     "readonly",
+    "real",
     "reciprocal",
     "release_cached_memory",
     "remainder",
+    "repeat",
     "reshape",
+    "result_type",
     "rint",
+    "roll",
+    "round",
+    "searchsorted",
     "set_default_device",
     "shares_memory",
     "sign",
     "signbit",
     "sin",
     "sinh",
+    "sort",
     "sqrt",
     "square",
     "squeeze",
@@ -330,15 +361,28 @@ __all__ = [
     "sum",
     "swapaxes",
     "synchronize",
+    "take",
+    "take_along_axis",
     "tan",
     "tanh",
+    "tensordot",
+    "tile",
     "transpose",
+    "tril",
+    "triu",
     "trunc",
     "uint16",
     "uint32",
     "uint64",
     "uint8",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "unstack",
     "var",
+    "vecdot",
+    "where",
     "zeros",
     "zeros_like",
 ]

@@ -7,7 +7,7 @@ of operations (arithmetic, comparisons, reductions, index arrays) are plain arra
 from __future__ import annotations
 
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from nbdlpack.dlpack import consumer, description, producer, serve
 from nbdlpack.native import FOR_WRITE, View
 from nbdlpack.protocols import Protocols
 from nbdlpack.shaping import Shaped
-from nbdlpack.ufuncs import ROWS
+from nbdlpack.ufuncs import COMPUTED, ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from nbdlpack.dtypes import DType, DTypeLike
 
 Axis: TypeAlias = "int | tuple[int, ...] | None"
+
+above: Final[dict[str, Any]] = {}
+"""What methods need of the layers above, which put it here: "namespace", the package, and "functions"."""
+_VERSIONS: Final = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+"""The versions of the array API standard whose functions the package has."""
 
 _UNSET: Any = object()
 _HOST = devices.host.place
@@ -34,6 +39,7 @@ _HOST = devices.host.place
 
 def _binary(name: str) -> Callable[[Any, Any], ndarray]:
     ufunc = ROWS[name].ufunc
+    compute = COMPUTED.get(ufunc, ufunc)
     alike: dict[Any, DType] = {}
     scalars: dict[Any, DType] = {}
 
@@ -41,13 +47,13 @@ def _binary(name: str) -> Callable[[Any, Any], ndarray]:
         # Two arrays of one shape and dtype, and an array and a number, are the usual cases, and are to be fast.
         kind = type(other)
         if kind is ndarray:
-            result = self._elementwise(ufunc, other, alike)
+            result = self._elementwise(compute, other, alike)
             if result is not None:
                 return result
         elif type(self) is ndarray and (self.dtype, kind) in scalars and self._place == _HOST:
             x = self._host(0)
             result = ndarray._empty(self.shape, scalars[self.dtype, kind], 0)
-            ufunc(x, other, result._host(1))
+            compute(x, other, result._host(1))
             return result
         result = engine.operate(ndarray, ufunc, self, other)
         if type(result) is not ndarray:
@@ -68,6 +74,7 @@ def _reflected(name: str) -> Callable[[Any, Any], ndarray]:
 
 def _in_place(name: str) -> Callable[[Any, Any], ndarray]:
     ufunc = ROWS[name].ufunc
+    compute = COMPUTED.get(ufunc, ufunc)
 
     def operator(self: ndarray, other: Any) -> Any:
         kind = type(other)
@@ -76,7 +83,7 @@ def _in_place(name: str) -> Callable[[Any, Any], ndarray]:
         if usual and not storage.is_shared(self):  # what is shared is not to move for what fails: see the engine
             (hold, target), done = self._begin_overwrite(FOR_WRITE, 0), 0
             try:
-                ufunc(self._host(0), other if kind is not ndarray else other._host(0), target._host(1))
+                compute(self._host(0), other if kind is not ndarray else other._host(0), target._host(1))
                 done = 1
             finally:
                 self._end_overwrite(hold, target, done)
@@ -405,6 +412,8 @@ class ndarray(Shaped, Protocols):  # noqa: N801 - NumPy's name
     __invert__ = _unary("bitwise_invert")
 
     def __matmul__(self, other: Any) -> Any:
+        if type(other) is ndarray:
+            return engine.compute(ndarray, "matmul", (self, other))
         return engine.operate(ndarray, np.matmul, self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
@@ -419,7 +428,28 @@ class ndarray(Shaped, Protocols):  # noqa: N801 - NumPy's name
     def __rdivmod__(self, other: Any) -> Any:
         return engine.operate(ndarray, np.divmod, other, self)
 
-    # -- NumPy's ufuncs
+    # -- namespaces: the standard's, NumPy's ufuncs and NumPy's functions
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """Return the package, which has the functions of the array API standard.
+
+        Parameters
+        ----------
+        api_version : str, optional
+            The version of the standard that is asked for, as ``"2025.12"``.
+
+        Raises
+        ------
+        ValueError
+            If the package has not what that version wants.
+        """
+        if api_version is not None and api_version not in _VERSIONS:
+            msg = f"api_version is {api_version!r}, but must be one of {', '.join(_VERSIONS)}, or None for the last"
+            raise ValueError(msg)
+        return above["namespace"]
+
+    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return above["functions"](function, types, args, options)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         return engine.apply(ndarray, ufunc, method, inputs, options)

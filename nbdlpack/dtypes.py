@@ -77,8 +77,19 @@ FORMATS: Final[dict[int, bytes]] = {WORDS[row.dtype]: row.format for row in TABL
 EXTENDED: Final[frozenset[np.dtype[Any]]] = frozenset(row.dtype for row in TABLE if row.format is None)
 """The dtypes that are not NumPy's own."""
 
+_SIMPLE_KINDS: Final = (("bool", "b"), ("signed integer", "i"), ("unsigned integer", "u"), ("complex floating", "c"))
+_KINDS = {name: frozenset(row.dtype for row in TABLE if row.dtype.kind == kind) for name, kind in _SIMPLE_KINDS}
+_KINDS["integral"] = _KINDS["signed integer"] | _KINDS["unsigned integer"]
+_KINDS["real floating"] = frozenset(ROWS) - _KINDS["integral"] - _KINDS["bool"] - _KINDS["complex floating"]
+_KINDS["numeric"] = frozenset(ROWS) - _KINDS["bool"]
+KINDS: Final[dict[str, frozenset[np.dtype[Any]]]] = _KINDS
+"""The kinds of dtypes that the array API standard names; all floating dtypes are "real floating", as it allows."""
+STANDARD: Final = tuple([row.dtype for row in TABLE if row.dtype not in EXTENDED and row.name != "float16"])
+"""The dtypes that the array API standard has."""
+
 BOOL: Final = np.dtype(np.bool)
 UINT8: Final = np.dtype(np.uint8)
+UINT64: Final = np.dtype(np.uint64)
 INT64: Final = np.dtype(np.int64)
 FLOAT32: Final = np.dtype(np.float32)
 FLOAT64: Final = np.dtype(np.float64)

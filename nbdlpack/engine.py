@@ -16,11 +16,13 @@ import numpy as np
 
 from nbdlpack import devices, dtypes, layout, storage
 from nbdlpack.devices import base
+from nbdlpack.devices.routines import ROUTINES
 from nbdlpack.errors import DeviceError
 from nbdlpack.native import View
+from nbdlpack.ufuncs import COMPUTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nbdlpack.devices import Device
     from nbdlpack.dtypes import DType
@@ -32,6 +34,7 @@ V = TypeVar("V", bound=View)
 _PLAIN: Final = frozenset({bool, int, float, complex})
 _NUMPY: Final = (np.ndarray, np.generic)
 _ARRAYS: Final = (View, *_NUMPY)
+_HOST: Final = devices.host.place
 
 
 def is_operand(cls: type[View], value: object, *, strict: bool = True) -> bool:
@@ -108,18 +111,18 @@ def common_device(values: Sequence[Any]) -> Device:
     DeviceError
         If they are on several.
     """
-    found: Device | None = None
+    place = -1
     for value in values:
-        if isinstance(value, View):
-            device = devices.of(value)
-            if found is not None and device is not found:
+        if isinstance(value, View) and value._place != place:
+            if place >= 0 and devices.placed(place) is not devices.of(value):
+                found = str(devices.placed(place))
                 msg = (
-                    f"the operands are on devices {found} and {device}: bring them together, "
-                    f"x.to_device({str(found)!r})"
+                    f"the operands are on devices {found} and {devices.of(value)}: bring them together, "
+                    f"x.to_device({found!r})"
                 )
                 raise DeviceError(msg)
-            found = device
-    return found if found is not None else devices.default()
+            place = value._place
+    return devices.placed(place) if place >= 0 else devices.default()
 
 
 def _arriving(device: Device, values: Sequence[Any], outputs: Sequence[Any] = ()) -> None:
@@ -186,8 +189,13 @@ def _weak(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def promoted(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return operands for a ufunc, as `elementwise` takes them."""
-    inputs = tuple([operand(value) for value in inputs])
-    return _weak(inputs) if any(type(value) is float for value in inputs) else inputs
+    values: list[Any] = []
+    floats = False
+    for value in inputs:
+        kind = type(value)
+        floats = floats or kind is float
+        values.append(value if kind in _PLAIN or isinstance(value, View) else operand(value))
+    return _weak(tuple(values)) if floats else tuple(values)
 
 
 # -- elementwise
@@ -231,6 +239,52 @@ class _writing:  # noqa: N801 - reads as the statement that it is
             self._begun.pop().__exit__(None, None, None)
 
 
+_usual: Final[dict[np.ufunc, dict[Any, DType]]] = {}
+"""Of what dtype the result of a ufunc is for plain arrays on the cpu: by the one that its operands have, or by that of
+the first and the type of the number that is the second."""
+
+
+def _naming(ufunc: np.ufunc) -> Callable[..., Any]:
+    """Return a function of two operands and an output: NumPy wants that by its name in some ufuncs."""
+    return lambda x, y, out: ufunc(x, y, out=out)
+
+
+_CALLED: Final = {np.maximum: _naming(np.maximum), np.minimum: _naming(np.minimum), **COMPUTED}
+
+
+def _usually(cls: type[V], ufunc: np.ufunc, inputs: tuple[Any, ...]) -> V | None:
+    """Return what a ufunc gives in the usual cases, for which this is to be fast, or None."""
+    results, x = _usual.get(ufunc), inputs[0]
+    if results is None or type(x) is not cls:
+        return None
+    compute: Any = _CALLED.get(ufunc, ufunc)
+    if len(inputs) == 1:
+        dtype = results.get(x.dtype)
+    else:
+        kind = type(inputs[1])
+        if kind is cls:
+            found: V | None = x._elementwise(compute, inputs[1], results)
+            return found
+        dtype = results.get((x.dtype, kind))
+    if dtype is None or x._place != _HOST:
+        return None
+    new = cls._empty(x.shape, dtype, 0)
+    compute(x._host(0), *inputs[1:], new._host(1))
+    return new
+
+
+def _remember(cls: type[View], ufunc: np.ufunc, inputs: tuple[Any, ...], result: DType) -> None:
+    """Remember of what dtype a result is, if the case is a usual one."""
+    x, dtype = inputs[0], getattr(inputs[0], "dtype", None)
+    if type(x) is not cls or len(inputs) > 2:
+        return
+    kind = type(inputs[-1])
+    if kind is cls and inputs[-1].dtype is dtype:
+        _usual.setdefault(ufunc, {})[dtype] = result
+    elif (kind is int or kind is float) and dtype not in dtypes.EXTENDED:
+        _usual.setdefault(ufunc, {})[dtype, kind] = result
+
+
 def elementwise(
     cls: type[V],
     ufunc: np.ufunc,
@@ -242,6 +296,10 @@ def elementwise(
 
     `options` are NumPy's: `where`, `casting` and `dtype`.
     """
+    if out is None and not options:
+        result = _usually(cls, ufunc, inputs)
+        if result is not None:
+            return result
     inputs = promoted(inputs)
     options = options or {}
     if "where" in options:
@@ -255,11 +313,15 @@ def elementwise(
         found = result_dtypes(ufunc, kinds, _asked(options), options.get("casting", "same_kind"))
         shaped = (*inputs, options["where"]) if "where" in options else inputs
         shapes = [getattr(x, "shape", ()) for x in shaped]
-        shape = shapes[0] if len(inputs) == 1 and not options else layout.broadcast_shapes(*shapes)
+        shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else layout.broadcast_shapes(*shapes)
         given = tuple([device.empty(cls, shape, d) if x is None else x for x, d in zip(given, found, strict=True)])
     if out is None:
         device.elementwise(ufunc, inputs, given, options)
-        return given[0] if ufunc.nout == 1 else given
+        if ufunc.nout > 1:
+            return given
+        if not options:
+            _remember(cls, ufunc, inputs, given[0].dtype)  # type: ignore[union-attr]
+        return given[0]
     _check(ufunc, inputs, given, options)
     if len(out) == 1 and isinstance(out[0], View):
         with storage.overwriting(out[0], keep="where" in options) as target:
@@ -275,6 +337,39 @@ def _asked(options: Mapping[str, Any]) -> DType | None:
     return None if dtype is None else dtypes.canonical(dtype)
 
 
+def compute(cls: type[V], name: str, inputs: tuple[Any, ...], options: tuple[Any, ...] = ()) -> Any:
+    """Return what a routine of `devices.routines.ROUTINES` gives for operands: new arrays, one or a tuple of them.
+
+    Raises
+    ------
+    DeviceError
+        If the arrays are on several devices, or on one that neither has a way for it nor is to leave it to the host.
+    """
+    device = common_device(inputs)
+    if not device.hosted:
+        if name not in device.routines:
+            if not ROUTINES[name].everywhere:
+                msg = (
+                    f"nbdlpack.{name} is computed on the cpu alone, and the array is on {device}: move it there, and "
+                    f"the result back, nbdlpack.{name}(x.to_device('cpu'), ...).to_device({str(device)!r})"
+                )
+                raise DeviceError(msg)
+            _leaving(device, inputs, name)
+        _arriving(device, inputs)
+    return device.compute(cls, name, inputs, options)
+
+
+def spread(cls: type[V], x: View, shape: tuple[int, ...]) -> V:
+    """Return a new array in C order with the elements of another one, broadcast to a shape."""
+    device = devices.of(x)
+    new = device.empty(cls, shape, x.dtype)
+    device.assign(new, x)
+    return new
+
+
+_WITH_ROUTINES: Final = {np.matmul: "matmul", np.vecdot: "vecdot"}
+
+
 def generalized(
     cls: type[V],
     method: Any,
@@ -283,6 +378,8 @@ def generalized(
     options: Mapping[str, Any],
 ) -> Any:
     """Call a ufunc's method, or a ufunc that is not elementwise; return arrays in place of NumPy's."""
+    if method in _WITH_ROUTINES and out is None and not options:
+        return compute(cls, _WITH_ROUTINES[method], promoted(inputs))
     device = common_device((*inputs, *(out or ()), *options.values()))
     _leaving(device, (*inputs, *(out or ())), getattr(method, "__name__", "the function"))
     if out is None:
@@ -327,11 +424,11 @@ def apply(cls: type[V], ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], o
     return generalized(cls, ufunc, inputs, out, options)
 
 
-_POWERS: Final = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal, 1: np.positive}
+_POWERS: Final = {2: np.square, -1: np.reciprocal, 1: np.positive}
 
 
 def power(x: View, y: Any) -> np.ufunc | None:
-    """Return what gives ``x ** y`` faster than a power does, for the Python numbers for which NumPy does so as well."""
+    """Return what gives ``x ** y`` faster than a power does, for some of the Python numbers for which NumPy does so."""
     if type(y) not in (int, float) or y not in _POWERS:
         return None
     kind = x.dtype.kind
@@ -406,7 +503,7 @@ def at(ufunc: np.ufunc, x: Any, key: Any, values: tuple[Any, ...]) -> None:
 _reduced: dict[tuple[str, DType, DType | None], DType] = {}
 
 
-def _reduced_dtype(name: str, dtype: DType, asked: DType | None) -> DType:
+def reduced_dtype(name: str, dtype: DType, asked: DType | None) -> DType:
     """Return the dtype of a reduction's result: NumPy's, of a sample."""
     key = (name, dtype, asked)
     if key not in _reduced:
@@ -438,7 +535,7 @@ def reduce(
     device = common_device((x, out, *options.values()))
     if out is None:
         new = layout.reduced_shape(shape, axes, keepdims=options.get("keepdims", False))
-        result = device.empty(cls, new, _reduced_dtype(name, x.dtype, asked))
+        result = device.empty(cls, new, reduced_dtype(name, x.dtype, asked))
         device.reduce(name, x, result, axes, options)
         return result
     if isinstance(out, View):

@@ -26,6 +26,14 @@ class Shaped(View):
         view: Self = self._view(type(self), 0, self.dtype, self._flags if flags is None else flags, shape, steps)
         return view
 
+    def _slice(self, axis: int, start: int, stop: int) -> Self:
+        """Return a view of the positions from `start` up to `stop` along an axis, which are there."""
+        shape, steps, dtype = self.shape, self._steps, self.dtype
+        new = (*shape[:axis], max(stop - start, 0), *shape[axis + 1 :])
+        offset = 0 if 0 in new else start * steps[axis] * dtype.itemsize
+        part: Self = self._view(type(self), offset, dtype, self._flags, new, steps)
+        return part
+
     @property
     def T(self) -> Self:  # noqa: N802
         """The array with its axes in reverse order: a view."""

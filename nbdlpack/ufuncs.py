@@ -4,13 +4,33 @@ A row names a function and gives NumPy's ufunc that says what it is: its result 
 its values.  The rest of a row documents it.  To add a function: a row here, a public line in
 `nbdlpack.functions.elementwise`, its name in ``nbdlpack/__init__.py``, and for devices that run kernels a scalar
 function in `nbdlpack.kernels`.
+
+Where the array API standard wants another value than NumPy gives, the row has a `Mend`.  The cpu device computes by
+`COMPUTED`, kernels have it in their scalar functions.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Mend(NamedTuple):
+    """Where NumPy's ufunc does not give what the standard wants, and what that is."""
+
+    kinds: str
+    """The kinds of the dtypes concerned: others are left to NumPy."""
+    where: Callable[..., Any]
+    """Return, for the operands, where NumPy is to be mended, or None if nowhere."""
+    values: Callable[..., Any]
+    """Return, for the operands, the values that are wanted there."""
+    note: str
+    """What differs, in words."""
 
 
 class Row(NamedTuple):
@@ -24,7 +44,78 @@ class Row(NamedTuple):
     """What does the same in Python's language, if anything does."""
     example: tuple[str, str] = ("", "")
     """Arguments, and what the function returns for them."""
+    mend: Mend | None = None
 
+
+# -- where the standard differs from NumPy
+
+
+def _one_is_infinite(x: Any, y: Any) -> Any:
+    infinite = np.isinf(x)
+    return infinite if type(y) is float and isfinite(y) else np.not_equal(infinite, np.isinf(y))
+
+
+def _square_root(x: Any, y: Any) -> Any:
+    several = isinstance(y, np.ndarray) and y.size > 1 and 0 not in y.strides
+    if several or (type(y) is float and y != 0.5):
+        return None
+    half = np.equal(y, 0.5)
+    if not np.count_nonzero(half):
+        return None
+    special = np.equal(x, 0) | np.equal(x, -np.inf)
+    return half & special if half.ndim else special
+
+
+def _complex(real: Any, imag: Any) -> Any:
+    z = np.empty(np.shape(real), np.result_type(real, np.complex64))
+    z.real, z.imag = real, imag
+    return z
+
+
+_FLOOR_DIVIDE: Final = Mend(
+    "fV",
+    _one_is_infinite,
+    np.true_divide,
+    "By an infinity, or of one, the quotient is ``x1 / x2``, which the array API standard prefers: 0 or -0 where\n"
+    "    NumPy gives 0 or -1, and an infinity where NumPy gives NaN.",
+)
+_EXPM1: Final = Mend(
+    "c",
+    # Of numbers close to zero NumPy's value is the better one, but zeros are to have the sign of ``exp(x) - 1``.
+    lambda z: ~np.isfinite(z) | (z == 0),
+    lambda z: np.exp(z) - 1,
+    "Of complex infinities, NaNs and zeros it is ``exp(x) - 1``, as the array API standard has it, where NumPy gives\n"
+    "    NaNs.",
+)
+_POW: Final = Mend(
+    "f",
+    _square_root,  # which NumPy takes for an exponent that is the same for several elements
+    lambda x, _: np.abs(x),
+    "To the power of 1/2, -0.0 gives 0.0 and -inf gives inf, as the array API standard has it, and not always NumPy.",
+)
+_SIGN: Final = Mend(
+    "c",
+    lambda z: np.isinf(z) & np.isnan(z),
+    lambda z: np.full_like(z, complex(np.nan, np.nan)),
+    "Of a complex number with a NaN it is ``nan+nanj``, as the array API standard has it, also beside an infinity, of\n"
+    "    which NumPy takes the sign.",
+)
+_TANH: Final = Mend(
+    "c",
+    lambda z: np.isinf(z.real) & np.isfinite(z.imag),
+    lambda z: _complex(np.copysign(1, z.real), np.copysign(0, z.imag)),
+    "At an infinite real part, the zero that is the imaginary part has the sign of that of `x`, as the array API\n"
+    "    standard has it; NumPy's has the sign of ``sin(2 * imag(x))``.",
+)
+_TAN: Final = Mend(
+    "c",
+    lambda z: np.isinf(z.imag) & np.isfinite(z.real),
+    lambda z: _complex(np.copysign(0, z.real), np.copysign(1, z.imag)),
+    "At an infinite imaginary part, the zero that is the real part has the sign of that of `x`, as the array API\n"
+    "    standard has it; NumPy's has the sign of ``sin(2 * real(x))``.",
+)
+
+# -- the functions
 
 TABLE: Final = (
     Row(
@@ -180,6 +271,7 @@ TABLE: Final = (
         np.expm1,
         "the exponential less one",
         example=("nd.array([0.0, 1.0])", "array([0.        , 1.71828183])"),
+        mend=_EXPM1,
     ),
     Row(
         "floor",
@@ -193,6 +285,7 @@ TABLE: Final = (
         "the quotient rounded down",
         "x1 // x2",
         example=("nd.array([1, 5]), 2", "array([0, 2])"),
+        mend=_FLOOR_DIVIDE,
     ),
     Row(
         "greater",
@@ -352,6 +445,7 @@ TABLE: Final = (
         "the first to the power of the second",
         "x1 ** x2",
         example=("nd.array([2, 3]), 2", "array([4, 9])"),
+        mend=_POW,
     ),
     Row(
         "reciprocal",
@@ -377,6 +471,7 @@ TABLE: Final = (
         np.sign,
         "the sign",
         example=("nd.array([-3.0, 2.0])", "array([-1.,  1.])"),
+        mend=_SIGN,
     ),
     Row(
         "signbit",
@@ -420,12 +515,14 @@ TABLE: Final = (
         np.tan,
         "the tangent",
         example=("nd.array([0.0, 1.0])", "array([0.        , 1.55740772])"),
+        mend=_TAN,
     ),
     Row(
         "tanh",
         np.tanh,
         "the hyperbolic tangent",
         example=("nd.array([0.0, 1.0])", "array([0.        , 0.76159416])"),
+        mend=_TANH,
     ),
     Row(
         "trunc",
@@ -436,3 +533,47 @@ TABLE: Final = (
 )
 
 ROWS: Final = {row.name: row for row in TABLE}
+
+# -- what computes them on the host
+
+_RISING: Final = "biuVfc"
+"""The kinds of dtypes, each of which gives way to those behind it."""
+
+
+def _mended(ufunc: np.ufunc, mend: Mend) -> Callable[..., Any]:
+    """Return what is called as a ufunc is, with outputs for all results, and gives what the standard wants."""
+    nin = ufunc.nin
+    concerned: dict[tuple[Any, ...], bool] = {}
+
+    def compute(*args: Any, **options: Any) -> Any:
+        inputs, outputs = args[:nin], args[nin:] or options["out"]
+        if "dtype" in options:
+            inputs = tuple([np.asarray(x).astype(options["dtype"]) for x in inputs])
+        key = (outputs[0].dtype, *[getattr(x, "dtype", None) for x in inputs])
+        if key not in concerned:
+            # A Python number has no dtype but that of the result; the highest kind is that of the computation.
+            kind = max([(dtype or key[0]).kind for dtype in key[1:]], key=_RISING.index)
+            concerned[key] = kind in mend.kinds
+        if not concerned[key]:
+            return ufunc(*args, **options)
+        wrong = mend.where(*inputs)
+        if wrong is None or not np.count_nonzero(wrong):  # the usual case
+            return ufunc(*args, **options)
+        # All is read before anything is written, as outputs may be the very operands.
+        with np.errstate(all="ignore"):
+            values = mend.values(*inputs)
+        where = options.pop("where", True)
+        mended = wrong & where
+        result = ufunc(*args, where=~wrong & where, **options)
+        for out, value in zip(outputs, values if ufunc.nout > 1 else (values,), strict=True):
+            np.copyto(out, value, options.get("casting", "same_kind"), where=mended)
+        return result
+
+    return compute
+
+
+_MENDS: Final = {row.ufunc: row.mend for row in TABLE if row.mend is not None} | {
+    np.divmod: _FLOOR_DIVIDE._replace(values=lambda x, y: (np.true_divide(x, y), np.remainder(x, y))),
+}
+COMPUTED: Final = {ufunc: _mended(ufunc, mend) for ufunc, mend in _MENDS.items()}
+"""What stands for ufuncs with a mend where NumPy computes: functions that want outputs, and look at the operands."""

@@ -151,14 +151,6 @@ def test_contract(device, dtype):
     nd.synchronize(device)
 
 
-def test_operands_on_several_devices(monkeypatch, tape):
-    x, y = nd.zeros(2), nd.zeros(2)
-    found = {id(x): devices.named("cpu"), id(y): tape}
-    monkeypatch.setattr(devices, "of", lambda view: found.get(id(view), devices.named("cpu")))
-    with pytest.raises(nd.errors.DeviceError, match=r"on devices cpu and tape: bring them together, x\.to_device"):
-        np.add(x, y)
-
-
 # -- a second device: what stands above the devices knows none of them by name
 
 
@@ -169,6 +161,16 @@ def pretend():
     yield device
     del base._named["pretend"], base._placed[device.place]
     native.importable[device.dlpack[0]] = 0
+
+
+def test_operands_on_several_devices(pretend):
+    x, y = nd.zeros(2), nd.zeros(2, device=pretend)
+    assert np.add(x, x).tolist() == [0, 0]  # so that its result's dtype is known
+    for operands in ((x, y), (x, 1, y), (x, y[0])):
+        with pytest.raises(
+            nd.errors.DeviceError, match=r"on devices cpu and pretend: bring them together, x\.to_device"
+        ):
+            nd.where(*operands) if len(operands) > 2 else np.add(*operands)
 
 
 def written(change):

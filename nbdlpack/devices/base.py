@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 import numpy as np
 
 from nbdlpack import dtypes, native
+from nbdlpack.devices.routines import ROUTINES
 from nbdlpack.errors import DeviceError
 from nbdlpack.native.device_types import DLDeviceType
 
@@ -103,6 +104,8 @@ class Device:
     """The device's name without a number."""
     hosted: ClassVar[bool] = False
     """Whether NumPy computes on the device's memory itself, where it is."""
+    routines: ClassVar[frozenset[str]] = frozenset()
+    """The rows of `devices.routines.ROUTINES` that `compute` has a way for where NumPy does not compute."""
     streamed: ClassVar[bool] = False
     """Whether work on the device is put into streams; then it has the functions of `native.watch`."""
 
@@ -167,6 +170,22 @@ class Device:
     def generalized(self, method: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """Call a method of a ufunc that is not plain elementwise; return NumPy arrays or scalars, for `from_host`."""
         raise NotImplementedError
+
+    def compute(self, cls: type[V], name: str, inputs: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
+        """Return what a row of `devices.routines.ROUTINES` gives: new arrays of a class, one or a tuple of them.
+
+        What a device has no way of its own for is computed on the host.
+        """
+
+        def new(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+            a: npt.NDArray[Any] = np.empty(shape, dtype)
+            return a, a
+
+        hosted = [self.to_host(x) if isinstance(x, native.View) else x for x in inputs]
+        result = ROUTINES[name].compute(new, *hosted, *options)
+        if isinstance(result, tuple):
+            return tuple([self.from_host(cls, part) for part in result])
+        return self.from_host(cls, result)
 
     # -- move data
 

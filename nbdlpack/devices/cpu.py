@@ -8,7 +8,9 @@ import numpy as np
 
 from nbdlpack import dtypes
 from nbdlpack.devices.base import NARROW, REDUCTIONS, SEARCHING, Device
+from nbdlpack.devices.routines import ROUTINES
 from nbdlpack.native import View
+from nbdlpack.ufuncs import COMPUTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +51,7 @@ class CPU(Device):
     def elementwise(
         self, ufunc: np.ufunc, inputs: tuple[Any, ...], outputs: tuple[Any, ...], options: Mapping[str, Any]
     ) -> None:
-        ufunc(*[read(x) for x in inputs], **_options(options, outputs))
+        COMPUTED.get(ufunc, ufunc)(*[read(x) for x in inputs], **_options(options, outputs))
 
     def reduce(self, name: str, x: View, out: Any, axes: tuple[int, ...], options: Mapping[str, Any]) -> None:
         function, a, target = REDUCTIONS[name], read(x), write(out)
@@ -67,6 +69,17 @@ class CPU(Device):
     def generalized(self, method: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         return method(*[read(x) for x in inputs], **_options(options, options.get("out")))
 
+    def compute(self, cls: type[V], name: str, inputs: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
+        def new(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[V, npt.NDArray[Any]]:
+            x = cls._empty(shape, dtype, 0)
+            return x, x._host(1)
+
+        arguments: list[Any] = [new]
+        for x in inputs:
+            arguments.append(x._host(0) if isinstance(x, View) else x)  # noqa: PERF401 (that is slower, for so few)
+        arguments += options
+        return ROUTINES[name].compute(*arguments)
+
     def assign(self, target: View, value: Any) -> None:
         target._host(1)[...] = read(value)
 
@@ -77,6 +90,9 @@ class CPU(Device):
         new = cls._empty(a.shape, a.dtype, 0)
         new._host(1)[...] = a
         return new
+
+    def nonzero(self, cls: type[V], x: View) -> tuple[V, ...]:
+        return tuple([self.from_host(cls, positions) for positions in x._host(0).nonzero()])
 
     def gather(self, cls: type[V], x: View, key: Any) -> V:
         return self.from_host(cls, np.asarray(x._host(0)[_read_key(key)]))

@@ -71,6 +71,7 @@ def array(
 
 def asarray(
     obj: Any,
+    /,
     dtype: DTypeLike | None = None,
     *,
     device: Device | str | None = None,

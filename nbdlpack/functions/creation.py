@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from operator import index
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,8 +26,11 @@ __all__ = [
     "full",
     "full_like",
     "linspace",
+    "meshgrid",
     "ones",
     "ones_like",
+    "tril",
+    "triu",
     "zeros",
     "zeros_like",
 ]
@@ -217,6 +221,7 @@ def _like(
 
 def empty_like(
     x: Any,
+    /,
     dtype: DTypeLike | None = None,
     order: Order = "K",
     shape: int | Iterable[int] | None = None,
@@ -263,6 +268,7 @@ def empty_like(
 
 def zeros_like(
     x: Any,
+    /,
     dtype: DTypeLike | None = None,
     order: Order = "K",
     shape: int | Iterable[int] | None = None,
@@ -303,6 +309,7 @@ def zeros_like(
 
 def ones_like(
     x: Any,
+    /,
     dtype: DTypeLike | None = None,
     order: Order = "K",
     shape: int | Iterable[int] | None = None,
@@ -343,6 +350,7 @@ def ones_like(
 
 def full_like(
     x: Any,
+    /,
     fill_value: Any,
     dtype: DTypeLike | None = None,
     order: Order = "K",
@@ -446,6 +454,7 @@ def arange(
 def linspace(
     start: Any,
     stop: Any,
+    /,
     num: int = 50,
     endpoint: bool = True,  # noqa: FBT001, FBT002 - NumPy's signature
     dtype: DTypeLike | None = None,
@@ -541,3 +550,134 @@ def eye(
         diagonal = new._view(ndarray, offset * new.itemsize, new.dtype, 0, (length,), (columns + 1,))
         engine.assign_part(new, diagonal, 1)
     return new
+
+
+# -- of other arrays
+
+
+def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[ndarray, ...]:
+    """Return the coordinates of the points of a grid, from the coordinates along its axes.
+
+    Parameters
+    ----------
+    *arrays : array_like
+        The coordinates along each axis, one-dimensional.
+    indexing : {'xy', 'ij'}
+        Whether the first two axes are exchanged, as those of a picture are, or in the order of the arguments.
+
+    Returns
+    -------
+    tuple of ndarray
+        For each argument an array with as many dimensions as there are arguments, of its dtype; new, on its device.
+
+    Raises
+    ------
+    ValueError
+        If an array has more than one dimension, or there is no such indexing.
+
+    Examples
+    --------
+    >>> import nbdlpack as nd
+    >>> nd.meshgrid(nd.array([1, 2, 3]), nd.array([4, 5]))
+    (array([[1, 2, 3],
+           [1, 2, 3]]), array([[4, 4, 4],
+           [5, 5, 5]]))
+    """
+    if indexing not in ("xy", "ij"):
+        msg = f"indexing is {indexing!r}, but must be 'xy' or 'ij'"
+        raise ValueError(msg)
+    found = [asarray(x) for x in arrays]
+    for x in found:
+        if x.ndim > 1:
+            msg = f"an array has {x.ndim} dimensions, but must have one: pass nbdlpack.ravel(x)"
+            raise ValueError(msg)
+    places = list(range(len(found)))
+    if indexing == "xy":
+        places[:2] = places[:2][::-1]
+    shape = [1] * len(found)
+    for x, place in zip(found, places, strict=True):
+        shape[place] = x.size
+    grid, result = tuple(shape), []
+    for x, place in zip(found, places, strict=True):
+        dims = tuple([n if i == place else 1 for i, n in enumerate(grid)])
+        steps = tuple([(x._steps or (0,))[0] if i == place else 0 for i in range(len(grid))])
+        result.append(engine.spread(ndarray, x._restepped(dims, steps), grid))
+    return tuple(result)
+
+
+def _triangle(x: Any, k: int, *, lower: bool) -> ndarray:
+    """Return an array with zeros beside a diagonal."""
+    found = asarray(x)
+    if found.ndim < 2:
+        msg = f"x has {found.ndim} dimensions, but must have at least two: its last two are those of matrices"
+        raise ValueError(msg)
+    rows, columns = found.shape[-2:]
+    first = index(k) if lower else index(k) - 1
+    device = devices.of(found)
+    i = device.arange(ndarray, 0, rows, 1, dtypes.INT64)._restepped((rows, 1), (1, 0))
+    below = engine.elementwise(
+        ndarray, np.greater_equal, (i, device.arange(ndarray, -first, columns - first, 1, dtypes.INT64))
+    )
+    zero = np.zeros((), found.dtype)
+    result: ndarray = engine.compute(ndarray, "where", (below, found, zero) if lower else (below, zero, found))
+    return result
+
+
+def tril(x: Any, /, *, k: int = 0) -> ndarray:
+    """Return the lower triangles of matrices, with zeros above.
+
+    Parameters
+    ----------
+    x : array_like
+        Matrices in the last two axes.
+    k : int
+        How far the last diagonal that is kept is above the main one.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape and dtype; new, on the same device.
+
+    Raises
+    ------
+    ValueError
+        If the array has fewer than two dimensions.
+
+    Examples
+    --------
+    >>> import nbdlpack as nd
+    >>> nd.tril(nd.ones((2, 3)))
+    array([[1., 0., 0.],
+           [1., 1., 0.]])
+    """
+    return _triangle(x, k, lower=True)
+
+
+def triu(x: Any, /, *, k: int = 0) -> ndarray:
+    """Return the upper triangles of matrices, with zeros below.
+
+    Parameters
+    ----------
+    x : array_like
+        Matrices in the last two axes.
+    k : int
+        How far the first diagonal that is kept is above the main one.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape and dtype; new, on the same device.
+
+    Raises
+    ------
+    ValueError
+        If the array has fewer than two dimensions.
+
+    Examples
+    --------
+    >>> import nbdlpack as nd
+    >>> nd.triu(nd.ones((2, 3)), k=1)
+    array([[0., 1., 1.],
+           [0., 0., 1.]])
+    """
+    return _triangle(x, k, lower=False)

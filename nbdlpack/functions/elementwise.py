@@ -1,6 +1,7 @@
 """Functions that compute element by element: one line each, of a row in the table of ufuncs.
 
-Each one calls NumPy's function of the same meaning, so arguments, result types and errors are NumPy's.
+Each one calls NumPy's function of the same meaning, so arguments, result types and errors are NumPy's.  Where the array
+API standard wants other values, it is followed, and the function says so.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hypot",
+    "imag",
     "isfinite",
     "isinf",
     "isnan",
@@ -81,9 +83,11 @@ __all__ = [
     "not_equal",
     "positive",
     "pow",
+    "real",
     "reciprocal",
     "remainder",
     "rint",
+    "round",
     "sign",
     "signbit",
     "sin",
@@ -120,7 +124,7 @@ _DOC = """Return {does}, element by element.{operator}
         If the function is not defined for the dtypes.
     ValueError
         If the shapes cannot be broadcast together, or `out` is read-only.
-
+{notes}
     Examples
     --------
     >>> import nbdlpack as nd
@@ -141,6 +145,7 @@ def _documented(function: Any, name: str, parameters: str) -> Any:
         operator=f"\n\n    ``{row.operator}`` does the same." if row.operator else "",
         parameters=parameters,
         numpy=row.ufunc.__name__,
+        notes=f"\n    Notes\n    -----\n    {row.mend.note}\n" if row.mend else "",
         args=args,
         result=result,
     )
@@ -274,4 +279,81 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, out: Any = None) -> nda
     array([1, 1, 2, 3, 3])
     """
     result: ndarray = asarray(x).clip(min, max, out)
+    return result
+
+
+def real(x: Any, /) -> ndarray:
+    """Return the real parts.
+
+    Parameters
+    ----------
+    x : array_like
+        The array.
+
+    Returns
+    -------
+    ndarray
+        A view, that can be written to if the array can: shares memory with `x`.
+
+    Examples
+    --------
+    >>> import nbdlpack as nd
+    >>> nd.real(nd.array([1 + 2j, 3]))
+    array([1., 3.])
+    """
+    return asarray(x).real
+
+
+def imag(x: Any, /) -> ndarray:
+    """Return the imaginary parts.
+
+    Parameters
+    ----------
+    x : array_like
+        The array.
+
+    Returns
+    -------
+    ndarray
+        A view, that can be written to if the array can: shares memory with `x`.  Of real numbers new zeros, which
+        cannot be written to.
+
+    Examples
+    --------
+    >>> import nbdlpack as nd
+    >>> nd.imag(nd.array([1 + 2j, 3]))
+    array([2., 0.])
+    """
+    return asarray(x).imag
+
+
+def round(x: Any, /, decimals: int = 0, *, out: Any = None) -> ndarray:
+    """Return the nearest integers, of two the even ones; real and imaginary parts apart.
+
+    Parameters
+    ----------
+    x : array_like
+        The array.
+    decimals : int
+        To how many decimals to round, which may be negative.
+    out : ndarray, optional
+        Where the result goes.
+
+    Returns
+    -------
+    ndarray
+        `out`, or a new array of the same dtype; on the device of `x`, sharing nothing with it.
+
+    Raises
+    ------
+    ValueError
+        If `out` is read-only or has another shape.
+
+    Examples
+    --------
+    >>> import nbdlpack as nd
+    >>> nd.round(nd.array([0.5, 1.5, -2.6]))
+    array([ 0.,  2., -3.])
+    """
+    result: ndarray = asarray(x).round(decimals, out)
     return result

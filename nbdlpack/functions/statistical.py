@@ -1,16 +1,17 @@
-"""Functions that reduce axes of arrays to one number each."""
+"""Functions that reduce axes of arrays to one number each, and the sums and products on the way there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from nbdlpack import dtypes, engine, layout
+from nbdlpack.array import ndarray
 from nbdlpack.functions.conversion import asarray
 
 if TYPE_CHECKING:
-    from nbdlpack.array import ndarray
     from nbdlpack.dtypes import DTypeLike
 
-__all__ = ["all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "std", "sum", "var"]
+__all__ = ["cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
 
 Axis: TypeAlias = "int | tuple[int, ...] | None"
 
@@ -306,137 +307,94 @@ def var(
     return asarray(x).var(axis, dtype, out, correction, keepdims)
 
 
-def any(x: Any, /, *, axis: Axis = None, out: Any = None, keepdims: bool = False) -> ndarray:
-    """Return whether any element is true.
-
-    Parameters
-    ----------
-    x : array_like
-        The array.
-    axis : int or tuple of int, optional
-        Which axes to reduce; all if not given.
-    out : ndarray, optional
-        Where the result goes.
-    keepdims : bool
-        Whether reduced axes stay, with length one.
-
-    Returns
-    -------
-    ndarray
-        `out`, or a new array of bool on the same device; without dimensions if all axes are reduced.
-
-    Raises
-    ------
-    AxisError
-        If there is no such axis.
-    ValueError
-        If one is named twice.
-
-    Examples
-    --------
-    >>> import nbdlpack as nd
-    >>> nd.any(nd.eye(2), axis=0)
-    array([ True,  True])
-    """
-    return asarray(x).any(axis, out, keepdims)
+def _cumulative(name: str, x: Any, axis: int | None, dtype: DTypeLike | None, *, include_initial: bool) -> ndarray:
+    found = asarray(x)
+    if axis is None:
+        if found.ndim != 1:
+            msg = f"axis must be given for an array of {found.ndim} dimensions: pass it, or nbdlpack.ravel(x)"
+            raise ValueError(msg)
+        axis = 0
+    kind = engine.reduced_dtype(
+        name.removeprefix("cumulative_"), found.dtype, None if dtype is None else dtypes.canonical(dtype)
+    )
+    options = layout.normalize_axis(axis, found.ndim), kind, bool(include_initial)
+    result: ndarray = engine.compute(ndarray, name, (found,), options)
+    return result
 
 
-def all(x: Any, /, *, axis: Axis = None, out: Any = None, keepdims: bool = False) -> ndarray:
-    """Return whether all elements are true.
-
-    Parameters
-    ----------
-    x : array_like
-        The array.
-    axis : int or tuple of int, optional
-        Which axes to reduce; all if not given.
-    out : ndarray, optional
-        Where the result goes.
-    keepdims : bool
-        Whether reduced axes stay, with length one.
-
-    Returns
-    -------
-    ndarray
-        `out`, or a new array of bool on the same device; without dimensions if all axes are reduced.
-
-    Raises
-    ------
-    AxisError
-        If there is no such axis.
-    ValueError
-        If one is named twice.
-
-    Examples
-    --------
-    >>> import nbdlpack as nd
-    >>> nd.all(nd.eye(2))
-    array(False)
-    """
-    return asarray(x).all(axis, out, keepdims)
-
-
-def argmin(x: Any, /, *, axis: int | None = None, out: Any = None, keepdims: bool = False) -> ndarray:
-    """Return the position of the least element, the first of several.
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> ndarray:
+    """Return the sums of the first elements along an axis: of one, of two, and so on.
 
     Parameters
     ----------
     x : array_like
         The array.
     axis : int, optional
-        Along which axis to look; in the flattened array if not given.
-    out : ndarray, optional
-        Where the result goes.
-    keepdims : bool
-        Whether reduced axes stay, with length one.
+        The axis.  It must be given if the array has not one dimension, where NumPy's `cumsum` takes the flattened
+        array.
+    dtype : dtype, optional
+        The dtype to compute in, and of the result.
+    include_initial : bool
+        Whether the sum of no elements, 0, is put first.
 
     Returns
     -------
     ndarray
-        `out`, or a new array of int64 on the same device; without dimensions if all axes are reduced.
+        In the shape of `x`, one longer along the axis with `include_initial`; of the dtype that `sum` has.  New, on the
+        same device.
 
     Raises
     ------
+    AxisError
+        If there is no such axis.
     ValueError
-        If there is nothing to choose from.
+        If `axis` is missing.
 
     Examples
     --------
     >>> import nbdlpack as nd
-    >>> nd.argmin(nd.array([3, 1, 2]))
-    array(1)
+    >>> nd.cumulative_sum(nd.array([1, 2, 3]), include_initial=True)
+    array([0, 1, 3, 6])
     """
-    return asarray(x).argmin(axis, out, keepdims=keepdims)
+    return _cumulative("cumulative_sum", x, axis, dtype, include_initial=include_initial)
 
 
-def argmax(x: Any, /, *, axis: int | None = None, out: Any = None, keepdims: bool = False) -> ndarray:
-    """Return the position of the greatest element, the first of several.
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> ndarray:
+    """Return the products of the first elements along an axis: of one, of two, and so on.
 
     Parameters
     ----------
     x : array_like
         The array.
     axis : int, optional
-        Along which axis to look; in the flattened array if not given.
-    out : ndarray, optional
-        Where the result goes.
-    keepdims : bool
-        Whether reduced axes stay, with length one.
+        The axis.  It must be given if the array has not one dimension, where NumPy's `cumprod` takes the flattened
+        array.
+    dtype : dtype, optional
+        The dtype to compute in, and of the result.
+    include_initial : bool
+        Whether the product of no elements, 1, is put first.
 
     Returns
     -------
     ndarray
-        `out`, or a new array of int64 on the same device; without dimensions if all axes are reduced.
+        In the shape of `x`, one longer along the axis with `include_initial`; of the dtype that `prod` has.  New, on
+        the same device.
 
     Raises
     ------
+    AxisError
+        If there is no such axis.
     ValueError
-        If there is nothing to choose from.
+        If `axis` is missing.
 
     Examples
     --------
     >>> import nbdlpack as nd
-    >>> nd.argmax(nd.array([3, 1, 2]))
-    array(0)
+    >>> nd.cumulative_prod(nd.array([2, 3, 4]))
+    array([ 2,  6, 24])
     """
-    return asarray(x).argmax(axis, out, keepdims=keepdims)
+    return _cumulative("cumulative_prod", x, axis, dtype, include_initial=include_initial)

@@ -142,7 +142,7 @@ if TYPE_CHECKING:
             keep, writable if the array is; our own memory is recognised when it comes back.  CPU memory only.
             """
 
-        def _elementwise(self, ufunc: np.ufunc, other: View, results: dict[Any, np.dtype[Any]], /) -> Any:
+        def _elementwise(self, ufunc: Callable[..., Any], other: View, results: dict[Any, np.dtype[Any]], /) -> Any:
             """Return `ufunc(self, other)` if both are plain arrays in host memory of one shape and dtype.
 
             `results` has the result's dtype by the operands'.  If it has not, or they are not so, the result is None.

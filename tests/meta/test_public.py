@@ -14,11 +14,11 @@ import nbdlpack as nd
 
 FUNCTIONS_PATH = importlib.import_module("nbdlpack.functions").__path__
 SECTIONS = [f"nbdlpack.functions.{module.name}" for module in pkgutil.iter_modules(FUNCTIONS_PATH)]
-MODULES = ["nbdlpack", "nbdlpack.dlpack", "nbdlpack.errors", *SECTIONS]
+MODULES = ["nbdlpack", "nbdlpack.dlpack", "nbdlpack.errors", "nbdlpack.fft", "nbdlpack.linalg", *SECTIONS]
 FUNCTIONS = sorted(
     {
         f"{module}.{name}"
-        for module in ("nbdlpack", "nbdlpack.dlpack")
+        for module in ("nbdlpack", "nbdlpack.dlpack", "nbdlpack.fft", "nbdlpack.linalg")
         for name in importlib.import_module(module).__all__
         if isinstance(getattr(importlib.import_module(module), name), types.FunctionType)
     }

@@ -16,6 +16,7 @@ from nbdlpack import devices, layout
 from nbdlpack.devices.cuda import CUDA, Streamed, compact, driver, memory, streams
 from nbdlpack.devices.cuda.driver import check
 from nbdlpack.devices.cuda.memory import Access, Memory
+from nbdlpack.devices.routines import ROUTINES
 from nbdlpack.native import View
 from nbdlpack.native.device_types import DLDeviceType
 
@@ -122,6 +123,13 @@ class HostMemory(Streamed):
 
     def generalized(self, method: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         return _numpy.generalized(method, look(inputs), _options(options))
+
+    def compute(self, cls: type[V], name: str, inputs: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
+        def new(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[V, npt.NDArray[Any]]:
+            x = self.empty(cls, shape, dtype)
+            return x, look(x, writing=True)
+
+        return ROUTINES[name].compute(new, *look(inputs), *options)
 
     # -- move data
 

@@ -103,6 +103,8 @@ class KernelDevice(Device):
 
     __slots__ = ()
 
+    routines = frozenset({"concat", "count_nonzero", "take", "where"})
+
     # -- what a subclass has, besides `empty` and `synchronize`
 
     def launch(self, kernel: Kernel, threads: int, *args: Any) -> None:
@@ -167,6 +169,11 @@ class KernelDevice(Device):
 
     def generalized(self, method: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         return _hosted.generalized(self, method, inputs, options)
+
+    def compute(self, cls: type[V], name: str, inputs: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
+        if name in self.routines:
+            return getattr(_selecting, name)(self, cls, *inputs, *options)
+        return super().compute(cls, name, inputs, options)
 
     # -- move data
 

@@ -268,10 +268,10 @@ def _store(device: KernelDevice, out: View, result: Any, mask: Any) -> None:
     if mask is True:
         device.assign(out, result)
     elif mask is not False and out.size:
-        _assign_masked(device, out, result, mask)
+        assign_masked(device, out, result, mask)
 
 
-def _assign_masked(device: KernelDevice, out: View, result: Any, mask: View) -> None:
+def assign_masked(device: KernelDevice, out: View, result: Any, mask: View) -> None:
     """Write results where a mask is true."""
     cast = device.empty(View, out.shape, out.dtype)
     device.assign(cast, result)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from nbdlpack import layout
-from nbdlpack.devices.kernelled import moving
+from nbdlpack.devices.kernelled import elementwise, moving
 from nbdlpack.devices.kernelled.moving import Operand
-from nbdlpack.dtypes import BOOL, INT64, UINT8
+from nbdlpack.dtypes import BOOL, INT64, UINT8, result_type
 from nbdlpack.kernels import selection as kernels
 from nbdlpack.kernels.elementwise import masked_copy_kernel
 from nbdlpack.native import View
@@ -385,6 +385,53 @@ def gather(device: KernelDevice, cls: type[V], x: View, key: Any) -> V:
             word, visit = moving.by_words(new.shape, x.itemsize, moved, (table,), _steps(found))
             moving.launch(device, partial(kernels.gather, word), visit, in_flight=1)
     _check(device, found, places)
+    return new
+
+
+def take(device: KernelDevice, cls: type[V], x: View, indices: Any, axis: int) -> V:
+    """Return the elements at indices along an axis, in new memory.  Blocks for indices on the device."""
+    return gather(device, cls, x, (slice(None),) * axis + (indices,))
+
+
+def concat(device: KernelDevice, cls: type[V], *arguments: Any) -> V:
+    """Return arrays put one after the other, in new memory: along an axis, in a shape and dtype, the last arguments."""
+    *arrays, axis, shape, dtype = arguments
+    new = device.empty(cls, shape, dtype)
+    where, start = axis or 0, 0
+    for x in arrays:
+        if axis is None:
+            x = moving.compact(device, x) if not x._contiguous & 1 else x
+            x = x._view(View, 0, x.dtype, 0, (x.size,), (1,))
+        if x.size:
+            offset = start * new.strides[where]
+            device.assign(new._view(View, offset, dtype, 0, x.shape, new._steps), x)
+        start += x.shape[where]
+    return new
+
+
+def count_nonzero(device: KernelDevice, cls: type[V], x: View, axis: Any, keepdims: bool) -> V:
+    """Return how many elements are not zero along axes."""
+    axes = layout.normalize_axes(axis, x.ndim)
+    if x.dtype != BOOL:
+        mask = device.empty(View, x.shape, BOOL)
+        device.assign(mask, x)
+        x = mask
+    new = device.empty(cls, layout.reduced_shape(x.shape, axes, keepdims=keepdims), INT64)
+    device.reduce("sum", x, new, axes, {"keepdims": keepdims, "dtype": INT64})
+    return new
+
+
+def where(device: KernelDevice, cls: type[V], condition: Any, x1: Any, x2: Any) -> V:
+    """Return the elements of one operand where a condition is true, and those of another elsewhere, in new memory."""
+    operands = [x if isinstance(x, View) else np.asarray(x) for x in (condition, x1, x2)]
+    kinds = [getattr(x, "dtype", x) for x in (x1, x2)]
+    dtype, shape = result_type(*kinds), layout.broadcast_shapes(*[x.shape for x in operands])
+    new = device.empty(cls, shape, dtype)
+    mask = device.empty(View, operands[0].shape, BOOL)
+    device.assign(mask, operands[0])
+    if new.size:
+        device.assign(new, x2)
+        elementwise.assign_masked(device, new, x1, mask)
     return new
 
 
