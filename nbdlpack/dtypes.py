@@ -91,6 +91,7 @@ BOOL: Final = np.dtype(np.bool)
 UINT8: Final = np.dtype(np.uint8)
 UINT64: Final = np.dtype(np.uint64)
 INT64: Final = np.dtype(np.int64)
+FLOAT16: Final = np.dtype(np.float16)
 FLOAT32: Final = np.dtype(np.float32)
 FLOAT64: Final = np.dtype(np.float64)
 

@@ -158,7 +158,7 @@ def test_mistakes_are_numpys():
     with pytest.raises(TypeError, match="shift"):
         np.roll(x)
     with pytest.raises(TypeError, match="unexpected keyword argument"):
-        np.sort(x, descending=True)
+        np.sort(x, downwards=True)
 
 
 class Foreign:

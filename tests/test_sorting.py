@@ -142,6 +142,14 @@ def test_each_nan_is_a_number_of_its_own_and_zeros_are_equal(dtype):
     assert nd.isin(x, x).tolist() == [False, True, True, False, True, True]
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_many_numbers_are_found_among_many(dtype):
+    a, b = peculiar(dtype, 5000), np.arange(5000).astype(dtype)
+    expected = np.isin(a.astype(float), np.unique(b.astype(float)))
+    assert_same(nd.isin(nd.array(a), nd.array(b)), expected)
+    assert_same(nd.isin(nd.array(b), nd.array(a)), np.isin(b.astype(float), [0, 1, 2.5]) | np.isinf(b))
+
+
 def test_each_complex_number_with_a_nan_is_one_of_its_own():
     nan = float("nan")
     x = nd.array([complex(nan, 0), complex(nan, 0), complex(0, nan), 1, complex(-0.0, 0), 0])
